@@ -1,0 +1,376 @@
+"""The command line. torch is imported inside the verbs, so that help and completion answer at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    name="dragoman",
+    help="Train, measure and use sequence-to-sequence models from your own paired files.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Run = Annotated[Path, typer.Argument(help="folder of a trained run", show_default=False)]
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        help="a TSV or JSONL file (also .gz, or - for standard input), or two parallel text files", show_default=False
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="change a setting, e.g. --set decoder.width=512", metavar="KEY=VALUE"),
+]
+SourceColumn = Annotated[str | None, typer.Option("--source", help="source column: a name, or a number from 1")]
+TargetColumn = Annotated[str | None, typer.Option("--target", help="target column: a name, or a number from 1")]
+Json = Annotated[bool, typer.Option("--json", help="machine-readable output")]
+Beam = Annotated[int | None, typer.Option(min=1, help="beam width; 1 = greedy [default: the run's]")]
+BatchSize = Annotated[int, typer.Option("--batch", min=1, help="inputs decoded together; changes speed, never output")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, …")]
+
+
+def version(asked: bool) -> None:
+    if asked:
+        from dragoman import __version__
+
+        typer.echo(f"dragoman {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=version, is_eager=True, help="show the version and exit")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def check(
+    files: Files,
+    dev: Annotated[str | None, typer.Option(help="a dev file, to look for overlap with")] = None,
+    test: Annotated[str | None, typer.Option(help="a test file, to look for overlap with")] = None,
+    source: SourceColumn = None,
+    target: TargetColumn = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Tell the truth about the data, before any training."""
+    from dragoman.config import Section, explain  # noqa: F401  (light: no torch)
+    from dragoman.data.examples import overlap
+    from dragoman.data.reading import read
+
+    config = _data_config(source, target, settings)
+    corpus = read(files, config)
+    found: dict[str, Any] = {}
+    others = {name: read(path, config) for name, path in (("dev", dev), ("test", test)) if path}
+    for name, other in others.items():
+        found[name] = overlap(corpus.examples, other.examples)
+    if as_json:
+        _print_json(
+            {
+                "train": corpus.audit.to_json(),
+                **{name: other.audit.to_json() for name, other in others.items()},
+                "overlap": {name: one.to_json() for name, one in found.items()},
+            }
+        )
+        return
+    typer.echo(corpus.audit.report())
+    for name, other in others.items():
+        typer.echo(f"\n{name}: {other.audit.report()}\n\n{name}: {found[name].report()}")
+
+
+@app.command()
+def train(
+    files: Files,
+    dev: Annotated[str | None, typer.Option(help="dev file; without one a share is held out")] = None,
+    test: Annotated[str | None, typer.Option(help="test file, measured at the end")] = None,
+    out: Annotated[Path | None, typer.Option(help="folder of the run [default: runs/NAME]")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="a classic system by name, e.g. bahdanau2015 [default: auto]")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="a TOML file of settings")] = None,
+    settings: Settings = None,
+    source: SourceColumn = None,
+    target: TargetColumn = None,
+    max_time: Annotated[float | None, typer.Option(min=1, help="stop after so many seconds of training")] = None,
+    seed: Annotated[int | None, typer.Option(help="of weights, order and dropout")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, …")] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="set an old run in the same folder aside and start anew")
+    ] = False,
+) -> None:
+    """Audit, split, choose a model, train, evaluate and save. Run it again to go on where it stopped."""
+    from dragoman import display, workflow
+    from dragoman.config import merge, parse_overrides
+
+    asked = parse_overrides(settings or [])
+    training = {"max_time": max_time, "seed": seed, "device": device}
+    asked = merge(asked, {"training": {key: value for key, value in training.items() if value is not None}})
+    columns = {"source": _column(source), "target": _column(target)}
+    asked = merge(asked, {"data": {key: value for key, value in columns.items() if value is not None}})
+    folder = out or workflow.default_folder(files)
+    show = display.Live() if sys.stderr.isatty() else display.Plain()
+    with _stoppable() as should_stop:
+        try:
+            workflow.train(
+                files, dev, test, out=folder, preset=preset, config=config, settings=asked, fresh=fresh,
+                on_plan=display.show_plan, on_event=show, should_stop=should_stop,
+            )  # fmt: skip
+        finally:
+            show.close()
+        interrupted = should_stop()
+    evaluation = folder / "evaluation.json"
+    if interrupted:
+        raise typer.Exit(130)
+    if evaluation.exists():
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        scores = card[card.index("## Scores") :].split("## Limits")[0].replace("```\n", "").replace("## ", "")
+        typer.echo(f"\n{scores.strip()}\n")
+    typer.echo(f'saved in {folder}; try: echo "some text" | dragoman predict {folder}')
+
+
+@app.command()
+def predict(
+    run: Run,
+    file: Annotated[str, typer.Argument(help="one input a line; - is standard input")] = "-",
+    beam: Beam = None,
+    n_best: Annotated[int, typer.Option(min=1, help="how many outputs an input")] = 1,
+    batch: BatchSize = 64,
+    as_json: Json = False,
+    normalize: Annotated[str | None, typer.Option(help="length normalisation: none, average or gnmt")] = None,
+    max_length: Annotated[int | None, typer.Option(min=1, help="most tokens an output may have")] = None,
+    min_length: Annotated[int | None, typer.Option(min=0, help="fewest tokens an output may have")] = None,
+    no_repeat_ngram: Annotated[int | None, typer.Option(min=0, help="no n-gram of this size twice")] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="draw from the distribution instead of searching")] = False,
+    temperature: Annotated[float | None, typer.Option(help="of sampling")] = None,
+    top_k: Annotated[int | None, typer.Option(min=0, help="sample among the k likeliest tokens")] = None,
+    top_p: Annotated[float | None, typer.Option(help="sample among the likeliest tokens of this share")] = None,
+    seed: Annotated[int | None, typer.Option(help="of sampling")] = None,
+    prefix: Annotated[str | None, typer.Option(help="text that every output must begin with")] = None,
+    device: Device = "auto",
+) -> None:
+    """One line out for each line in, in order. With --n-best: the outputs of an input separated by tabs."""
+    from dragoman.workflow import load
+
+    system = load(run, device)
+    config: dict[str, Any] = {
+        "beam": beam, "n_best": n_best, "normalize": normalize, "max_length": max_length, "min_length": min_length,
+        "no_repeat_ngram": no_repeat_ngram, "sample": sample or None, "temperature": temperature, "top_k": top_k,
+        "top_p": top_p, "seed": seed,
+    }  # fmt: skip
+    if sample:
+        config |= {"n_best": 1, "samples": n_best}
+    out = sys.stdout.buffer
+    for chunk in _chunks(_lines(file), 16 * batch):
+        starts = None if prefix is None else [prefix] * len(chunk)
+        for prediction in system.stream(chunk, batch=batch, attention=as_json, trace=False, prefix=starts, **config):
+            if as_json:
+                text = json.dumps(prediction.to_json(), ensure_ascii=False)
+            else:
+                text = "\t".join(" ".join(output.text.split("\n")) for output in prediction.outputs)
+            out.write(text.encode("utf-8", "replace") + b"\n")
+        out.flush()
+
+
+@app.command()
+def evaluate(
+    run: Run,
+    files: Files,
+    beam: Beam = None,
+    batch: BatchSize = 64,
+    source: SourceColumn = None,
+    target: TargetColumn = None,
+    as_json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """Measure a run on a file with references."""
+    from dragoman import workflow
+
+    system = workflow.load(run, device)
+    corpus = _read_like(system, files, source, target)
+    report = workflow.evaluate(system, corpus.examples, batch=batch, beam=beam)
+    if as_json:
+        _print_json({"run": str(run), "audit": corpus.audit.to_json(), **report.to_json()})
+    else:
+        typer.echo(f"{' '.join(files)}: {corpus.audit.summary()}\n{report.to_text()}", nl=False)
+
+
+@app.command()
+def score(
+    run: Run,
+    files: Files,
+    batch: BatchSize = 64,
+    source: SourceColumn = None,
+    target: TargetColumn = None,
+    as_json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """Log-probability and perplexity of given targets: one line a row, and a summary on standard error."""
+    from dragoman.workflow import load
+
+    system = load(run, device)
+    corpus = _read_like(system, files, source, target)
+    examples = corpus.examples
+    scored = system.score([dict(one.sources) for one in examples], [one.target for one in examples], batch=batch)
+    for example, one in zip(examples, scored, strict=True):
+        if as_json:
+            plain = {"line": example.line, "log_prob": one.log_prob, "perplexity": one.perplexity}
+            typer.echo(json.dumps(plain | {"tokens": one.tokens, "log_probs": one.log_probs}, ensure_ascii=False))
+        else:
+            typer.echo(f"{one.log_prob:.4f}\t{one.perplexity:.4f}\t{example.target}")
+    total, tokens = sum(one.log_prob for one in scored), sum(len(one.tokens) for one in scored)
+    import math
+
+    typer.echo(
+        f"{corpus.audit.summary()}; log-probability {total:.2f} over {tokens:,} tokens, "
+        f"perplexity {math.exp(min(700, -total / max(tokens, 1))):.3f}",
+        err=True,
+    )
+
+
+@app.command()
+def inspect(
+    run: Run,
+    text: Annotated[str, typer.Argument(help="one input")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="where the picture (.svg) goes")] = Path("alignment.svg"),
+    beam: Beam = None,
+    device: Device = "auto",
+) -> None:
+    """Draw where the model looked for each token of the output that it returns."""
+    from dragoman.errors import UserError
+    from dragoman.files import write_atomically
+    from dragoman.pictures import alignment_svg
+    from dragoman.workflow import load
+
+    system = load(run, device)
+    prediction = system.predict([text], beam=beam)[0]
+    typer.echo(prediction.text)
+    if prediction.attention is None:
+        raise UserError(f"{run}: this model has no attention to draw")
+    weights = prediction.attention.mean(1)  # (T, S), the mean over maps
+    title = f"{text} → {prediction.text}"
+    write_atomically(out, alignment_svg(prediction.labels, prediction.tokens, weights, title))
+    typer.echo(f"picture: {out}", err=True)
+
+
+@app.command()
+def presets() -> None:
+    """List the classic systems that can be named."""
+    from dragoman.recipe import preset_names, read_preset
+
+    for name in preset_names():
+        typer.echo(f"{name:<16} {read_preset(name).get('reference', '')}")
+
+
+# ---- helpers
+
+
+def _column(value: str | None) -> str | int | None:
+    return int(value) if value is not None and value.isdecimal() else value
+
+
+def _data_config(source: str | None, target: str | None, settings: list[str] | None) -> Any:
+    from pydantic import ValidationError
+
+    from dragoman.config import explain, merge, parse_overrides
+    from dragoman.data.reading import DataConfig
+
+    columns = {"source": _column(source), "target": _column(target)}
+    asked = parse_overrides(settings or []).get("data", {})
+    asked = merge(asked, {key: value for key, value in columns.items() if value is not None})
+    try:
+        return DataConfig(**asked)
+    except ValidationError as error:
+        raise explain(error, DataConfig, "data") from None
+
+
+def _read_like(system: Any, files: list[str], source: str | None, target: str | None) -> Any:
+    """Read a file as the run's training file was read, unless columns are said."""
+    from dragoman.data.reading import read
+
+    config = system.recipe.data
+    columns = {"source": _column(source), "target": _column(target)}
+    return read(files, config.model_copy(update={key: value for key, value in columns.items() if value is not None}))
+
+
+def _lines(file: str) -> Iterator[str]:
+    """Lines end at \\n only. Bytes that are not UTF-8 become U+FFFD: one line in, one line out."""
+    from dragoman.errors import UserError
+
+    try:
+        stream = sys.stdin.buffer if file == "-" else open(file, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror})") from None
+    with stream:
+        for number, line in enumerate(stream):
+            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
+            yield text.removeprefix("\ufeff") if number == 0 else text
+
+
+def _chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
+    chunk: list[str] = []
+    for line in lines:
+        chunk.append(line)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+@contextmanager
+def _stoppable() -> Iterator[Any]:
+    """Ctrl-C and a polite kill ask training to save and stop; a second one stops at once."""
+    import signal
+
+    asked = False
+
+    def handler(number: int, frame: Any) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, previous in old.items():
+            signal.signal(number, previous)
+
+
+def main() -> None:
+    """Exit codes: 0 done, 1 a fault of the program, 2 a mistake in the call, config or data."""
+    from dragoman.errors import UserError
+    from dragoman.memory import keep_pages
+
+    keep_pages()
+    try:
+        app()
+    except UserError as error:
+        print(f"dragoman: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

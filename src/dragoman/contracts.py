@@ -1,0 +1,144 @@
+"""What can be plugged in. One file in the right folder is one part, found by its filename.
+
+Every class here states its laws; ``tests/laws`` holds each file of the folder to them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from dragoman.config import Section
+from dragoman.types import Memory, Padded, State, Step, Tree
+
+
+class Part(nn.Module):
+    """A module with a ``Config`` of its own beside it. Widths are wiring: given to the constructor, not configured."""
+
+    Config: ClassVar[type[Section]]
+    reference: ClassVar[str] = ""  # the paper it comes from, with the equation
+
+
+@dataclass(frozen=True, slots=True)
+class Attended:
+    """What attention gives back for Q queries of each source."""
+
+    context: Tensor  # (B, Q, D)
+    weights: Tensor  # (B, Q, A, S); rows sum to 1, padding is exactly 0
+
+
+class Encoder(Part):
+    """Vectors in, ``Memory`` out. Built as ``Kind(config, input_width=…)``.
+
+    Laws: padding is invisible (states at real positions, and the summary, are the same however much padding
+    follows, whatever stands in it); a batch of one equals a row of a batch of many; the mask comes back unchanged
+    or shortened, never longer; pure (two calls give the same result, nothing is kept on ``self``); the gradient
+    reaches every parameter.
+    """
+
+    width: int  # D of Memory.states
+    summary_shape: tuple[int, int, int] | None  # (L, P, D) of Memory.summary, or None
+
+    @abstractmethod
+    def forward(self, source: Padded) -> Memory:
+        """``source.data`` is (B, S, input_width)."""
+
+
+class Attention(Part):
+    """Queries against the states of a memory, which it treats as a set.
+
+    Built as ``Kind(config, query_width=…, memory_width=…)``.
+
+    Laws: weights are a distribution over real positions and exactly 0 on padding; permuting the memory permutes
+    the weights and leaves the context alone; queries do not see each other; gradient reaches every parameter.
+    """
+
+    width: int  # D of the context
+    maps: int = 1  # A
+
+    @abstractmethod
+    def prepare(self, memory: Memory) -> Tree:
+        """All that depends on the source alone, computed once; axis 0 is B."""
+
+    @abstractmethod
+    def forward(self, query: Tensor, prepared: Tree) -> Attended:
+        """``query`` is (B, Q, query_width)."""
+
+
+class Decoder(Part):
+    """Advances by any number of tokens in one call.
+
+    Built as ``Kind(config, vocabulary=…, memory_width=…, summary_shape=…)``; the last two are None for a language
+    model, which has no source.
+
+    Teacher forcing is the call with all gold tokens, greedy and beam are the call with one, forced scoring and a
+    forced prefix the call with some. Laws: chunking (any split of the tokens gives the same result); causality;
+    reorder (permuting rows permutes results); select; padding of the memory is invisible; ``log_probs`` is
+    normalised; pure (the state given is unchanged); asking for attention changes no output; batch of one equals a
+    row of many; works without memory where ``needs_memory`` is False; gradient reaches every parameter.
+    """
+
+    vocabulary: int  # V
+    maps: int  # A of Step.attention
+
+    @abstractmethod
+    def start(self, memory: Memory | None, sources: int) -> State:
+        """The state before the first token, one row a source."""
+
+    @abstractmethod
+    def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
+        """``tokens`` is (N, T), N a multiple of ``state.sources``."""
+
+
+class Frontend(nn.Module):
+    """The trained end of a modality: what ``Modality.collate`` gave → vectors (B, S, width)."""
+
+    width: int
+
+    @abstractmethod
+    def forward(self, source: Padded) -> Padded: ...
+
+
+class Modality(ABC):
+    """One kind of input: raw → tensor → vectors, and how its axis is labelled. The only part that knows raw data.
+
+    Laws: a sequence is never empty, whatever the input; ``labels`` has one entry a position; what ``save`` writes,
+    ``load`` reads back to the same behaviour, from the folder alone.
+    """
+
+    Config: ClassVar[type[Section]]
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, config: Any, raw: Sequence[str], name: str) -> Modality:
+        """Learn what must be learnt (a vocabulary, a normalisation) from the training side of the source ``name``."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should be told about what was learnt."""
+        return []
+
+    @abstractmethod
+    def tensor(self, raw: str) -> Tensor:
+        """(S,) token ids or (S, D) vectors."""
+
+    @abstractmethod
+    def collate(self, tensors: Sequence[Tensor]) -> Padded: ...
+
+    @abstractmethod
+    def frontend(self) -> Frontend: ...
+
+    @abstractmethod
+    def labels(self, raw: str) -> list[str]: ...
+
+    @abstractmethod
+    def save(self, folder: Path, name: str) -> None: ...
+
+    @classmethod
+    @abstractmethod
+    def load(cls, config: Any, folder: Path, name: str) -> Modality: ...

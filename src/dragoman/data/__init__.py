@@ -1,0 +1,1 @@
+"""Files in, examples out: reading, auditing, splitting, tokenising and batching."""

@@ -1,0 +1,227 @@
+"""The truth about a file: every row dropped or repaired and every oddity kept, counted and named by line.
+
+The books balance: ``rows == used + dropped``, always. A row is dropped for one reason, the first one found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dragoman.data.examples import TARGET, Example, Identity, identity
+from dragoman.data.statistics import TextStatistics
+
+Fate = Literal["dropped", "repaired", "kept"]
+
+# What can be found in a file: what becomes of the row, and how a person calls it. The order is the report's.
+CATEGORIES: dict[str, tuple[Fate, str]] = {
+    "blank_line": ("dropped", "blank line"),
+    "wrong_columns": ("dropped", "wrong number of columns"),
+    "invalid_json": ("dropped", "not a JSON object"),
+    "missing_key": ("dropped", "key missing or not text"),
+    "empty_side": ("dropped", "empty side"),
+    "invalid_utf8": ("dropped", "invalid UTF-8"),
+    "control_character": ("dropped", "control character"),
+    "too_long": ("dropped", "too long"),
+    "byte_order_mark": ("repaired", "byte order mark removed"),
+    "crlf": ("repaired", "CR LF line end made LF"),
+    "line_break": ("repaired", "line break inside made space"),
+    "white_space": ("repaired", "white space around removed"),
+    "duplicate": ("kept", "exact duplicate"),
+    "several_targets": ("kept", "another target for a source"),
+    "copy": ("kept", "target equals source"),
+    "not_nfc": ("kept", "Unicode not in form NFC"),
+    "invisible": ("kept", "invisible characters"),
+    "replacement_character": ("kept", "damaged character U+FFFD"),
+}
+
+EXAMPLES = 5  # places named for each category; the count is always complete
+_WIDTH = 118  # of a line of the report
+
+
+def fate(category: str) -> Fate:
+    """A category that only a later stage knows is a reason to drop."""
+    return CATEGORIES[category][0] if category in CATEGORIES else "dropped"
+
+
+def title(category: str) -> str:
+    return CATEGORIES[category][1] if category in CATEGORIES else category.replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    file: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}"
+
+
+@dataclass(slots=True)
+class Finding:
+    """All that was found of one category: how often, and the first few places."""
+
+    count: int = 0
+    places: list[Place] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Audit:
+    """What reading did and saw. ``statistics`` describe the rows usable after reading, by side."""
+
+    files: tuple[str, ...]
+    format: str = ""
+    notes: list[str] = field(
+        default_factory=list
+    )  # what was decided about the file (columns, header) and how to undo it
+    rows: int = 0  # lines of the file, a header not counted
+    findings: dict[str, Finding] = field(default_factory=dict)
+    sources: int = 0  # distinct sources
+    several: int = 0  # distinct sources with more than one target
+    statistics: dict[str, TextStatistics] = field(default_factory=dict)
+    _dropped: set[int] = field(default_factory=set, repr=False)  # by line: one audit is one stream of rows
+
+    @property
+    def dropped(self) -> int:
+        return len(self._dropped)
+
+    @property
+    def used(self) -> int:
+        return self.rows - len(self._dropped)
+
+    def count(self, category: str) -> int:
+        return self.findings[category].count if category in self.findings else 0
+
+    def record(self, category: str, line: int, reason: str, file: str | None = None) -> None:
+        """Something repaired, or kept but worth knowing."""
+        finding = self.findings.get(category)
+        if finding is None:
+            finding = self.findings[category] = Finding()
+        finding.count += 1
+        if len(finding.places) < EXAMPLES:
+            finding.places.append(Place(file or self.files[0], line, reason))
+
+    def drop(self, row: Example | int, category: str, reason: str, file: str | None = None) -> None:
+        """A row that will not be used, and why. Later stages call this too; a row is dropped only once."""
+        if fate(category) != "dropped":
+            raise ValueError(f"{category!r} is no reason to drop a row")
+        line = row.line if isinstance(row, Example) else row
+        if line in self._dropped:
+            return
+        self._dropped.add(line)
+        self.record(category, line, reason, row.file if isinstance(row, Example) else file)
+
+    def describe(self, examples: Sequence[Example]) -> None:
+        """Duplicates, several targets and statistics of the usable rows."""
+        first: dict[Identity, int] = {}
+        pairs: dict[tuple[Identity, str], int] = {}
+        several: set[Identity] = set()
+        for example in examples:
+            key, line = identity(example), example.line
+            pair = (key, example.target)
+            if pair in pairs:
+                self.record("duplicate", line, f"repeats line {pairs[pair]}", example.file)
+                continue
+            pairs[pair] = line
+            if key in first:
+                several.add(key)
+                self.record("several_targets", line, f"the source of line {first[key]}", example.file)
+            else:
+                first[key] = line
+        self.sources, self.several = len(first), len(several)
+        names = list(examples[0].sources) if examples else []
+        self.statistics = {name: TextStatistics.of(one.sources[name] for one in examples) for name in names}
+        self.statistics[TARGET] = TextStatistics.of(one.target for one in examples)
+
+    def summary(self) -> str:
+        share = f" ({self.used / self.rows:.1%})" if self.rows else ""
+        return f"{self.used:,} of {self.rows:,} rows used{share}"
+
+    def report(self) -> str:
+        """For a terminal: at most some forty lines."""
+        lines = [f"{' + '.join(self.files)}: {self.summary()}"]
+        lines += [f"  {note}" for note in self.notes]
+        if self.dropped > 0.1 * self.rows:
+            lines.append(
+                f"  Attention: {self.dropped / self.rows:.0%} of the rows are not used. Is the file what it should be?"
+            )
+        lines += self._section("Dropped", "dropped")
+        lines += self._section("Repaired", "repaired")
+        lines += self._section("Kept, but worth knowing", "kept")
+        if self.statistics:
+            lines += ["", *_table(self.statistics)]
+        if self.several:
+            lines.append(f"  {self.several:,} of {self.sources:,} distinct sources have several targets; all are kept")
+        return "\n".join(_clip(line) for line in lines)
+
+    def _section(self, heading: str, wanted: Fate) -> list[str]:
+        known = [category for category in CATEGORIES if category in self.findings]
+        later = [category for category in self.findings if category not in CATEGORIES]
+        found = [category for category in known + later if fate(category) == wanted]
+        if not found:
+            return []
+        total = f": {self.dropped:,} rows" if wanted == "dropped" else ""
+        lines = ["", f"{heading}{total}"]
+        for category in found:
+            finding = self.findings[category]
+            numbers = ", ".join(f"{place.line}" for place in finding.places)
+            more = ", …" if finding.count > len(finding.places) else ""
+            word = "line " if finding.count == 1 else "lines"
+            lines.append(
+                f"  {title(category):<29}{finding.count:>9,}  {word} {numbers}{more} ({finding.places[0].reason})"
+            )
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        findings = {
+            category: {
+                "fate": fate(category),
+                "title": title(category),
+                "count": finding.count,
+                "places": [{"file": one.file, "line": one.line, "reason": one.reason} for one in finding.places],
+            }
+            for category, finding in self.findings.items()
+        }
+        return {
+            "files": list(self.files),
+            "format": self.format,
+            "notes": list(self.notes),
+            "rows": self.rows,
+            "used": self.used,
+            "dropped": self.dropped,
+            "summary": self.summary(),
+            "distinct_sources": self.sources,
+            "sources_with_several_targets": self.several,
+            "findings": findings,
+            "statistics": {side: one.to_json() for side, one in self.statistics.items()},
+        }
+
+
+def _clip(line: str) -> str:
+    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+
+
+def _table(statistics: dict[str, TextStatistics]) -> Iterable[str]:
+    """One column a side, one line a measure."""
+    sides = list(statistics.values())
+
+    def line(label: str, cells: Iterable[str]) -> str:
+        return f"  {label:<38}" + "".join(f"{cell:>26}" for cell in cells)
+
+    yield "Text" + line("", (name[:24] for name in statistics))[4:]
+    for label, lengths in (
+        ("characters", [side.characters for side in sides]),
+        ("words", [side.words for side in sides]),
+    ):
+        yield line(
+            f"{label + ',':<12}min/median/mean/95 %/max",
+            (f"{one.minimum}/{one.median:g}/{one.mean:.1f}/{one.p95}/{one.maximum}" for one in lengths),
+        )
+    yield line("distinct characters", (f"{side.distinct_characters:,}" for side in sides))
+    yield line("distinct words", (f"{side.distinct_words:,}" for side in sides))
+    yield line("of these seen once", (f"{side.words_once:,}" for side in sides))
+    yield line("characters a word", (f"{side.mean_word_length:.1f}" for side in sides))
+    yield line("rows of one word", (f"{side.one_word_share:.0%}" for side in sides))
+    yield line("rows of short spaced symbols", (f"{side.spaced_share:.0%}" for side in sides))

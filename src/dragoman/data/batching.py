@@ -1,0 +1,78 @@
+"""Batches of a token budget in length buckets: a pure function of (lengths, seed, epoch), so training can resume anywhere.
+
+Rows are sorted by target and source length with chance deciding among equals, cut into batches whose rows times longest
+side stay within the budget, and the batches are shuffled. Neighbours differ little in length, so little is padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.types import Batch, Padded
+
+
+def make_batches(
+    source_lengths: Sequence[int], target_lengths: Sequence[int], budget: int, *, seed: int, epoch: int
+) -> list[np.ndarray]:
+    """Row numbers of each batch of one epoch."""
+    chance = np.random.default_rng([seed, epoch])
+    source, target = np.asarray(source_lengths), np.asarray(target_lengths)
+    order = np.lexsort((chance.permutation(len(target)), source, target))
+    longest_side = np.maximum(source, target)[order]
+    batches, begin, longest = [], 0, 0
+    for end, length in enumerate(longest_side.tolist()):
+        widest = max(longest, length)
+        if end > begin and widest * (end - begin + 1) > budget:
+            batches.append(order[begin:end])
+            begin, widest = end, length
+        longest = widest
+    if begin < len(order):
+        batches.append(order[begin:])
+    return [batches[i] for i in chance.permutation(len(batches))]
+
+
+def padding_share(lengths: Sequence[int], batches: Sequence[np.ndarray]) -> float:
+    """Share of the padded positions that holds no token."""
+    sizes = np.asarray(lengths)
+    padded = sum(int(sizes[batch].max()) * len(batch) for batch in batches)
+    return 1.0 - float(sum(int(sizes[batch].sum()) for batch in batches)) / max(padded, 1)
+
+
+class Encoded:
+    """Examples as tensors, ready to be put into batches."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, Sequence[Tensor]],
+        targets: Sequence[Tensor],
+        collate: Mapping[str, Callable[[Sequence[Tensor]], Padded]],
+        *,
+        bos: int,
+        pad: int,
+    ) -> None:
+        """``targets`` end with the end symbol; the start symbol is put before the inputs here."""
+        self.sources, self.targets, self.collate, self.bos, self.pad = sources, targets, collate, bos, pad
+        self.target_lengths = [len(target) for target in targets]
+        lengths = [[len(tensor) for tensor in column] for column in sources.values()]
+        self.source_lengths = [max(row) for row in zip(*lengths, strict=True)] if lengths else [0] * len(targets)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def batches(self, budget: int, *, seed: int, epoch: int) -> list[np.ndarray]:
+        return make_batches(self.source_lengths, self.target_lengths, budget, seed=seed, epoch=epoch)
+
+    def batch(self, rows: np.ndarray) -> Batch:
+        chosen = rows.tolist()
+        sources = {name: self.collate[name]([column[row] for row in chosen]) for name, column in self.sources.items()}
+        targets = torch.nn.utils.rnn.pad_sequence(
+            [self.targets[row] for row in chosen], batch_first=True, padding_value=self.pad
+        )
+        lengths = torch.tensor([self.target_lengths[row] for row in chosen])
+        inputs = torch.cat([torch.full((len(chosen), 1), self.bos), targets[:, :-1]], 1)
+        mask = torch.arange(targets.shape[1]) < lengths[:, None]
+        return Batch(sources, inputs, targets, mask, tuple(chosen))

@@ -1,0 +1,217 @@
+"""Which column, or key, is what: asked for by name or number, or worked out and said.
+
+Working out is conservative. A first line is taken for a header only if the columns were asked for by names that
+stand in it, or if exactly one of its cells is a usual name for a source and exactly one a usual name for a target
+and neither cell stands in that column again. Whatever is decided is said in the audit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from dragoman.config import nearest
+from dragoman.data.examples import SOURCE, TARGET
+from dragoman.errors import UserError
+
+Column: TypeAlias = "int | str"
+Header = Literal["auto", "yes", "no"]
+
+# fmt: off
+SOURCE_NAMES = frozenset((
+    "source", "src", "input", "x", "question", "word", "words", "grapheme", "graphemes", "spelling", "lemma",
+    "text", "sentence", "article", "document", "source_text", "input_text", "prompt",
+))
+TARGET_NAMES = frozenset((
+    "target", "tgt", "trg", "output", "y", "answer", "phoneme", "phonemes", "phones", "pronunciation",
+    "transcription", "ipa", "form", "inflected", "label", "class", "translation", "summary", "correction",
+    "target_text", "output_text", "response",
+))
+# fmt: on
+HOW = "say which with --set data.source=… --set data.target=…"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the config asks for. ``sources`` None: work it out. An empty mapping: there is no source."""
+
+    sources: Mapping[str, Column] | None
+    target: Column | None
+
+    def columns(self) -> list[Column]:
+        wanted = [] if self.sources is None else list(self.sources.values())
+        return wanted if self.target is None else [*wanted, self.target]
+
+    def names(self) -> list[str]:
+        """The columns asked for by name. A number written as text is a number."""
+        return [column for column in self.columns() if isinstance(column, str) and not column.isdecimal()]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the sides stand in a row of a TSV file."""
+
+    sources: tuple[str, ...]  # names
+    columns: tuple[int, ...]  # from 0: one a source, then the target
+    width: int  # columns every row must have
+    header: int | None  # line number of the header
+    notes: tuple[str, ...]
+
+
+def usual_column(names: Sequence[str], usual: frozenset[str]) -> int | None:
+    """The column with a usual name for this side, if exactly one has."""
+    found = [index for index, name in enumerate(names) if name.strip().casefold() in usual]
+    return found[0] if len(found) == 1 else None
+
+
+def find_layout(sample: Sequence[tuple[int, str]], first: int, asked: Asked, header: Header, file: str) -> Layout:
+    """The layout of a TSV file from its first readable lines (line number, text).
+
+    ``first`` is the number of the first line that is not blank, readable or not: only that can be a header.
+
+    The number of columns is the header's, or else that of most lines (of those with a tab). It must hold for every
+    row even if only some columns are wanted: in a row with a tab too many nobody can tell which cell moved.
+    """
+    table = [(number, text.split("\t")) for number, text in sample]
+    widths = Counter(len(cells) for _, cells in table)
+    wants_source = asked.sources is None or bool(asked.sources)
+    if wants_source and widths[1] * 2 > len(table):
+        _refuse_one_column(sample, widths[1], file)
+    usual = max(widths, key=lambda width: (width > 1, widths[width]))
+
+    number, cells = table[0]
+    names = [cell.strip() for cell in cells]
+    where = f"{file}:{number}"
+    if header == "no" or (header == "auto" and number != first):
+        has_header = False
+    elif header == "yes":
+        if number != first:
+            raise UserError(f"{file}:{first}: the header cannot be read: not UTF-8; repair it or set data.header=no")
+        has_header = True
+    elif asked.names():
+        for name in asked.names():
+            if name not in names:
+                raise UserError(f"{where}: no column is called {name!r}; {_nearest(name, names)}")
+        has_header = True
+    else:
+        has_header = len(cells) == usual and _stands_apart(table)
+
+    if asked.names() and not has_header:
+        raise UserError(
+            f"{where}: column {asked.names()[0]!r} is asked for by name, but there is no header; use its number"
+        )
+    width = len(cells) if has_header else usual
+    columns, sides = _choose(asked, names if has_header else None, width, where)
+    notes = [
+        f"tab-separated, {width} column{'s' * (width != 1)}; {_said(sides, columns, names if has_header else None)}"
+    ]
+    if has_header:
+        notes.append(
+            f"line {number} is a header, not a row"
+            + ("" if header == "yes" else "; if it is data: --set data.header=no")
+        )
+    elif header == "auto" and any(name.casefold() in SOURCE_NAMES | TARGET_NAMES for name in names):
+        notes.append(f"line {number} is a row; if it is a header: --set data.header=yes")
+    return Layout(sides[:-1], columns, width, number if has_header else None, tuple(notes))
+
+
+def _stands_apart(table: Sequence[tuple[int, list[str]]]) -> bool:
+    """Is the first line made of usual names, found nowhere below?"""
+    cells = table[0][1]
+    source, target = usual_column(cells, SOURCE_NAMES), usual_column(cells, TARGET_NAMES)
+    if source is None or target is None or len(table) == 1:
+        return False
+    below = [row for _, row in table[1:] if len(row) == len(cells)]
+    return not any(row[at] == cells[at] for row in below for at in (source, target))
+
+
+def _choose(
+    asked: Asked, names: Sequence[str] | None, width: int, where: str, what: str = "columns"
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Column numbers (from 0) and names of the sides, the target last."""
+    source, usual_target = usual_column(names or [], SOURCE_NAMES), usual_column(names or [], TARGET_NAMES)
+    sources = {name: _locate(column, names, width, where) for name, column in (asked.sources or {}).items()}
+    target = None if asked.target is None else _locate(asked.target, names, width, where)
+    found = f"{where}: {width} {what}" + (f" ({', '.join(names)})" if names else "")
+    if asked.sources is None and target is None:
+        if source is None or usual_target is None:
+            if width != 2:
+                raise UserError(f"{found}, and which are source and target is not clear; {HOW}")
+            source, usual_target = 0, 1
+        return (source, usual_target), (SOURCE, TARGET)
+    if asked.sources is None:
+        sources = {SOURCE: _other([target], source, found, width, SOURCE)}
+    if target is None:
+        target = _other(list(sources.values()), usual_target, found, width, TARGET)
+    return (*sources.values(), target), (*sources, TARGET)
+
+
+def _other(taken: Sequence[int | None], usual: int | None, found: str, width: int, side: str) -> int:
+    """The column of the side that was not asked for."""
+    if usual is not None and usual not in taken:
+        return usual
+    free = [column for column in range(width) if column not in taken]
+    if len(free) != 1:
+        raise UserError(f"{found}, and which is the {side} is not clear; {HOW}")
+    return free[0]
+
+
+def _locate(column: Column, names: Sequence[str] | None, width: int, where: str) -> int:
+    if isinstance(column, str) and names and column in names:
+        if names.count(column) > 1:
+            raise UserError(f"{where}: {names.count(column)} columns are called {column!r}; use a number")
+        return names.index(column)
+    if isinstance(column, str) and not column.isdecimal():
+        raise UserError(f"{where}: no column is called {column!r}; {_nearest(column, list(names or []))}")
+    if not 1 <= int(column) <= width:
+        raise UserError(f"{where}: column {column} is asked for, but there are {width}; count from 1")
+    return int(column) - 1
+
+
+def _said(sides: Sequence[str], columns: Sequence[int], names: Sequence[str] | None) -> str:
+    return ", ".join(
+        f"{side} = column {column + 1}" + (f" ({names[column]})" if names else "")
+        for side, column in zip(sides, columns, strict=True)
+    )
+
+
+def _refuse_one_column(sample: Sequence[tuple[int, str]], count: int, file: str) -> None:
+    number, text = next((number, text) for number, text in sample if "\t" not in text)
+    if text.lstrip().startswith("{"):
+        hint = "it looks like JSON lines: --set data.format=jsonl"
+    elif "|||" in text:
+        hint = "the sides seem to be parted by '|||'; put a tab there"
+    elif "," in text or ";" in text:
+        hint = "if it is CSV, save it with tabs instead"
+    else:
+        hint = "put a tab between source and target"
+    raise UserError(
+        f"{file}:{number}: no tab: {count:,} of the first {len(sample):,} lines have one column only; {hint}, "
+        f"or give two parallel files"
+    )
+
+
+def find_keys(
+    objects: Sequence[Mapping[str, object]], asked: Asked, where: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the sides and their keys in a JSONL file, the target last, from its first objects.
+
+    What is not asked for is worked out from the keys with text that most objects have.
+    """
+    known = list(dict.fromkeys(key for one in objects for key in one))
+    for column in asked.columns():
+        if not isinstance(column, str):
+            raise UserError(f"{where}: column {column} is asked for, but JSON lines have keys; name the key")
+        if column not in known:
+            raise UserError(f"{where}: no key is called {column!r}; {_nearest(column, known)}")
+    texts = Counter(tuple(key for key, value in one.items() if isinstance(value, str)) for one in objects)
+    names = list(dict.fromkeys([*max(texts, key=texts.__getitem__), *map(str, asked.columns())]))
+    columns, sides = _choose(asked, names, len(names), where, "keys with text")
+    return sides, tuple(names[column] for column in columns)
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    """The names may be a line of data, so they are cut to what can be printed."""
+    return nearest(name, [one if len(one) <= 40 else one[:39] + "…" for one in names[:20]])

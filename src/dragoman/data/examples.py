@@ -1,0 +1,122 @@
+"""One example, and what can be said about many: which belong together, which stand on both sides of a split."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+SOURCE = "source"  # the name of the usual single source
+TARGET = "target"  # the name of the target wherever sides are listed by name
+
+Identity: TypeAlias = "str | tuple[str, ...]"
+
+# What str.strip() strips, and the byte order mark, which is not white space to Unicode but is at the edge of a text.
+_EDGES = "".join(map(chr, [*range(0x09, 0x0E), *range(0x1C, 0x21), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)])) + (
+    "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
+LINE_BREAK = re.compile("\r\n|\n|\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One usable row. No source at all is a language model's row."""
+
+    sources: Mapping[str, str]  # by name, in the order of the config
+    target: str
+    line: int  # from 1, in its file
+    file: str
+
+
+def tidy(text: str) -> str:
+    """A text as training sees it: line breaks become spaces, white space and byte order marks at the edges go.
+
+    Reading a file does this to every text and counts it; whatever is given to a trained model must pass through
+    here too, or the model meets texts of a kind it has never seen.
+    """
+    return LINE_BREAK.sub(" ", text).strip(_EDGES)
+
+
+def identity(example: Example) -> Identity:
+    """What makes two examples the same input: their sources; without any, the target itself."""
+    sources = example.sources
+    if len(sources) == 1:
+        return next(iter(sources.values()))
+    if not sources:
+        return example.target
+    return tuple(sources[name] for name in sorted(sources))
+
+
+def references(examples: Iterable[Example]) -> list[tuple[Mapping[str, str], list[str]]]:
+    """Each distinct source once, in first-seen order, with its distinct targets in first-seen order."""
+    groups: dict[Identity, tuple[Mapping[str, str], dict[str, None]]] = {}
+    for example in examples:
+        _, targets = groups.setdefault(identity(example), (example.sources, {}))
+        targets[example.target] = None
+    return [(sources, list(targets)) for sources, targets in groups.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """One source that stands in both files: where, and whether the target is the same too."""
+
+    train_file: str
+    train_line: int
+    other_file: str
+    other_line: int
+    same_target: bool
+
+    def __str__(self) -> str:
+        what = "same source and target" if self.same_target else "same source, other target"
+        return f"{self.other_file}:{self.other_line}: {what} as {self.train_file}:{self.train_line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """How much of a held-out file was already seen in training. Nothing is dropped for it; scores flatter by it."""
+
+    rows: int  # rows of the held-out file whose source is in train
+    total: int  # rows of the held-out file
+    sources: int  # distinct such sources
+    pairs: int  # rows whose target was seen with that source as well
+    shown: tuple[Shared, ...]  # the first of them
+
+    def report(self) -> str:
+        if not self.rows:
+            return f"None of the {self.total:,} held-out rows has its source in the training data."
+        head = (
+            f"{self.rows:,} of {self.total:,} held-out rows ({self.rows / self.total:.1%}) have their source in the "
+            f"training data, {self.pairs:,} with the same target: scores on them flatter the model."
+        )
+        more = ["  …"] if self.rows > len(self.shown) else []
+        return "\n".join([head, *(f"  {one}" for one in self.shown), *more])
+
+    def to_json(self) -> dict[str, Any]:
+        shown = [{name: getattr(one, name) for name in Shared.__slots__} for one in self.shown]
+        return {"rows": self.rows, "total": self.total, "sources": self.sources, "pairs": self.pairs, "shown": shown}
+
+
+def overlap(train: Iterable[Example], other: Sequence[Example], show: int = 5) -> Overlap:
+    """The rows of ``other`` whose source is in ``train`` too. They are kept; the person is told."""
+    first: dict[Identity, Example] = {}
+    pairs: dict[tuple[Identity, str], Example] = {}
+    for example in train:
+        key = identity(example)
+        first.setdefault(key, example)
+        pairs.setdefault((key, example.target), example)
+    rows = same = 0
+    sources: set[Identity] = set()
+    shown: list[Shared] = []
+    for example in other:
+        key = identity(example)
+        if key not in first:
+            continue
+        exact = pairs.get((key, example.target))
+        seen = exact or first[key]
+        rows += 1
+        same += exact is not None
+        sources.add(key)
+        if len(shown) < show:
+            shown.append(Shared(seen.file, seen.line, example.file, example.line, exact is not None))
+    return Overlap(rows, len(other), len(sources), same, tuple(shown))

@@ -1,0 +1,173 @@
+"""Bytes in, one decoded line at a time out. A line ends at LF and nowhere else.
+
+``str.splitlines`` would also break at U+2028, U+0085, vertical tab and others, which are data: a row that holds one
+would be torn in two and all line numbers after it would lie.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from dragoman.data.audit import Audit
+from dragoman.errors import UserError
+
+LINE_LIMIT = 1 << 24  # bytes; a longer line is passed over without being held in memory
+_HEAD = 4096  # bytes looked at before reading, to tell text from what is not
+_BUFFER = 1 << 18
+
+_GZIP = b"\x1f\x8b"
+_NOT_TEXT = {
+    b"PK\x03\x04": "a zip archive (or an office document)",
+    b"%PDF-": "a PDF document",
+    b"\xfd7zXZ\x00": "compressed with xz",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"BZh91AY&SY": "compressed with bzip2",
+    b"PAR1": "a Parquet file",
+    b"SQLite format 3\x00": "a SQLite database",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+}
+_WIDE = {
+    b"\xff\xfe\x00\x00": "UTF-32",
+    b"\x00\x00\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}  # longer marks first: the UTF-32 mark begins with the UTF-16 one
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A line that cannot be a row, and why."""
+
+    category: str
+    reason: str
+    file: str | None = None  # where it is not the first of the audit's files
+
+
+def label(path: str | Path) -> str:
+    """A path as it can be printed, whatever bytes are in it."""
+    return "<stdin>" if str(path) == "-" else os.fsencode(path).decode("utf-8", "replace")
+
+
+def read_lines(path: str | Path, audit: Audit) -> Iterator[str | Refusal]:
+    """Every line without its end; byte order marks and CR LF repaired and recorded in ``audit``."""
+    file = label(path)
+    number = 0
+    try:
+        with _opened(path, file) as stream:
+            while raw := stream.readline(LINE_LIMIT + 1):
+                number += 1
+                ended = raw.endswith(b"\n")
+                if len(raw) > LINE_LIMIT and not ended:
+                    while (rest := stream.readline(_BUFFER)) and not rest.endswith(b"\n"):
+                        pass
+                    yield Refusal("too_long", f"more than {LINE_LIMIT:,} bytes in one line", file)
+                    continue
+                if ended:
+                    raw = raw[:-1]
+                if raw.endswith(b"\r"):
+                    raw = raw.rstrip(b"\r")
+                    audit.record("crlf", number, "the line ends in CR LF", file)
+                if number == 1 and not ended and b"\r" in raw:
+                    raise UserError(
+                        f"{file}:1: the lines end in CR alone, so the whole file is one line; "
+                        f"convert it: tr '\\r' '\\n' < FILE > NEW"
+                    )
+                try:
+                    text = raw.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    yield Refusal("invalid_utf8", f"byte 0x{raw[error.start]:02X} at position {error.start + 1}", file)
+                    continue
+                if text.startswith("\ufeff"):
+                    text = text.lstrip("\ufeff")
+                    audit.record("byte_order_mark", number, "byte order mark at the start of the line", file)
+                yield text
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(
+            f"{file}:{number + 1}: the gzip data is damaged or cut off here ({error}); get the file again, "
+            f"nothing of it was used"
+        ) from None
+    except OSError as error:
+        raise UserError(f"{file}: {_explain(error)}") from None
+
+
+def _explain(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "no such file; check the name and the folder"
+    if isinstance(error, IsADirectoryError):
+        return "this is a folder; give the file in it"
+    if isinstance(error, PermissionError):
+        return "no permission to read this file"
+    return f"cannot be read: {error.strerror or error}"
+
+
+@contextmanager
+def _opened(path: str | Path, file: str) -> Iterator[BinaryIO]:
+    """The bytes of a file or of standard input, gzip taken off."""
+    with ExitStack() as stack:
+        if str(path) == "-":
+            if sys.stdin is None:
+                raise UserError("<stdin>: there is no standard input; give a file")
+            stream: BinaryIO = sys.stdin.buffer
+        elif "\x00" in str(path):
+            raise UserError(f"{file!r}: a file name cannot hold a NUL character")
+        else:
+            stream = stack.enter_context(open(path, "rb", buffering=_BUFFER))
+        head = stream.read(_HEAD)
+        stream = _rejoin(head, stream)
+        if head.startswith(_GZIP):
+            unzipped = gzip.GzipFile(fileobj=stream)
+            head = unzipped.read(_HEAD)
+            stream = _rejoin(head, cast(BinaryIO, unzipped))
+        elif file.endswith(".gz") and head:
+            raise UserError(f"{file}: named .gz, but it is not gzip data; rename it if it is plain text")
+        _refuse_if_not_text(head, file)
+        yield stream
+
+
+def _refuse_if_not_text(head: bytes, file: str) -> None:
+    for mark, name in _WIDE.items():
+        if head.startswith(mark):
+            raise UserError(f"{file}:1: this is {name} text; convert it: iconv -f {name} -t UTF-8 FILE > NEW")
+    for mark, name in _NOT_TEXT.items():
+        if head.startswith(mark):
+            raise UserError(f"{file}:1: this is {name}, not text; unpack or export it as UTF-8 text first")
+    zeros = head.count(0)
+    if len(head) >= 8 and zeros * 10 >= len(head) * 3:
+        if zeros in (head[0::2].count(0), head[1::2].count(0)):
+            raise UserError(
+                f"{file}:1: every other byte is zero: this looks like UTF-16 text without a byte order mark; "
+                f"convert it: iconv -f UTF-16LE (or UTF-16BE) -t UTF-8 FILE > NEW"
+            )
+        raise UserError(f"{file}:1: binary data, not text; give UTF-8 text")
+
+
+class _Rejoined(io.RawIOBase):
+    """A stream with what was read off its front put back: pipes cannot seek."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._head, self._rest = memoryview(head), rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        if not self._head:
+            data: bytes | memoryview = self._rest.read(len(buffer))
+        else:
+            data, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _rejoin(head: bytes, rest: BinaryIO) -> BinaryIO:
+    return io.BufferedReader(_Rejoined(head, rest), _BUFFER)

@@ -1,0 +1,104 @@
+"""The "auto" rule: which kind of tokeniser a column of text asks for, and why, in a sentence."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dragoman.data.tokenizers.symbols import split
+from dragoman.data.tokenizers.words import units
+
+_SAMPLE = 10_000  # rows looked at, evenly spread
+_NUMBER = re.compile(r"\d\d")
+_CLOSED_MOST = 1_000  # a closed set is not larger
+_CLOSED_UNSEEN = 0.002  # of the tokens in one half of the rows, those never seen in the other half
+_CLOSED_REPEATS = 10  # a member of a closed set is seen so often, on average
+
+
+@dataclass(frozen=True)
+class _Set:
+    """The tokens that one way of splitting gives, and whether they look like a closed set."""
+
+    distinct: int
+    total: int
+    unseen: float  # share of the tokens of odd rows that no even row has
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[str]]) -> _Set:
+        even = {token for row in rows[::2] for token in row}
+        odd = Counter(token for row in rows[1::2] for token in row)
+        total, new = sum(odd.values()), sum(count for token, count in odd.items() if token not in even)
+        return cls(len(even | odd.keys()), sum(map(len, rows)), new / total if total else 0.0)
+
+    def closed(self, unseen: float = _CLOSED_UNSEEN, repeats: int = _CLOSED_REPEATS) -> bool:
+        return self.unseen <= unseen and self.distinct <= min(_CLOSED_MOST, self.total / repeats)
+
+
+def choose(texts: Sequence[str], side: str) -> tuple[str, str]:
+    """The kind of tokeniser for ``texts``, and the reason as one sentence that begins with ``side``."""
+    sample = [text for text in texts[:: max(1, -(-len(texts) // _SAMPLE))] if text]
+    rows = [row for row in map(split, sample) if row]
+    if not rows:
+        return "characters", f"{side}: characters, because there is no text to judge by."
+
+    symbols = _Set.of(rows)
+    looked = f", in the {len(rows)} rows looked at" if len(rows) < sum(map(bool, texts)) else ""
+    per_row = statistics.median(map(len, rows))
+    lengths = sorted(map(len, sample))
+    long_row = lengths[int(0.95 * (len(lengths) - 1))]
+    one_word = sum(len(row) == 1 for row in rows) / len(rows)
+    symbol_length = sum(len(symbol) for row in rows for symbol in row) / symbols.total
+    numbers = [symbol for row in rows for symbol in row if _NUMBER.search(symbol)]
+
+    # Dates, prices, times: numbers are spelled out digit by digit, not learnt one by one.
+    if len(numbers) >= 0.15 * symbols.total and len(set(numbers)) >= 0.02 * len(numbers) + 20 and long_row <= 100:
+        return "characters", (
+            f"{side}: characters, because {len(numbers) / symbols.total:.0%} of the words are numbers, "
+            "best read digit by digit."
+        )
+    # Phones and the like: short, and several to a row. Few rows leave some phones unseen in the other half.
+    if per_row >= 3 and symbol_length <= 3 and one_word < 0.5 and _phones(symbols, symbol_length):
+        return "symbols", (
+            f"{side}: symbols, because rows are made of {symbols.distinct} short symbols between spaces "
+            f"({symbol_length:.1f} characters each){looked}."
+        )
+    if one_word >= 0.9 and symbols.distinct <= 100 and symbols.closed(repeats=20):
+        return "symbols", f"{side}: symbols, because every row is one of {symbols.distinct} labels{looked}."
+    if one_word >= 0.5 or symbol_length > 15:
+        return "characters", (
+            f"{side}: characters, because {one_word:.0%} of the rows have no space inside them."
+            if one_word >= 0.5
+            else f"{side}: characters, because spaces are rare (every {symbol_length:.0f} characters)."
+        )
+    if symbols.closed() and not _punctuated(rows):
+        return "symbols", (
+            f"{side}: symbols, because rows are made of a closed set of {symbols.distinct} words{looked}."
+        )
+    if per_row <= 3 and long_row <= 40:
+        return "characters", (
+            f"{side}: characters, because rows are short: {per_row:.0f} words, {long_row} characters at most "
+            "in 95% of them."
+        )
+    words = _Set.of([units(text) for text in sample])
+    if words.closed():
+        return "words", (
+            f"{side}: words, because rows are made of a closed set of {words.distinct} words and marks{looked}."
+        )
+    return "subwords", (
+        f"{side}: subwords, because rows are sentences ({per_row:.0f} words) of an open vocabulary "
+        f"({symbols.distinct} distinct words{looked})."
+    )
+
+
+def _phones(symbols: _Set, symbol_length: float) -> bool:
+    """Characters set apart by spaces may be many (Chinese); longer symbols must be a closed set."""
+    return symbols.unseen <= 0.05 and (symbol_length <= 1.2 or symbols.distinct <= min(_CLOSED_MOST, symbols.total / 4))
+
+
+def _punctuated(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether punctuation hangs on words, as in ordinary writing."""
+    hanging = sum(len(symbol) > 1 and symbol[-1] in ".,;:!?)]\"'" for row in rows for symbol in row)
+    return hanging > 0.01 * sum(map(len, rows))

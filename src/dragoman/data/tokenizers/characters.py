@@ -1,0 +1,30 @@
+"""One Unicode code point is one token.
+
+Combining marks stay tokens of their own: a base and a mark never seen together are still both known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Self
+
+from dragoman.data.tokenizers.base import UNKNOWN, Tokenizer, TokenizerConfig, clean
+from dragoman.data.vocabulary import UNK, Vocabulary
+
+
+class Characters(Tokenizer):
+    settings = frozenset({"min_count", "normalize"})
+
+    @classmethod
+    def fit(cls, config: TokenizerConfig, texts: Iterable[str]) -> Self:
+        seen: Counter[str] = Counter()
+        for text in texts:
+            seen.update(clean(text, config.normalize))
+        return cls(Vocabulary.build(seen, min_count=config.min_count), config.normalize)
+
+    def _encode(self, text: str) -> list[int]:
+        return [self.vocabulary.id(character) for character in text]
+
+    def _decode(self, ids: list[int]) -> str:
+        return "".join(UNKNOWN if index == UNK else self.vocabulary.symbol(index) for index in ids)

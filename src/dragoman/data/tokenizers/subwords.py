@@ -1,0 +1,187 @@
+"""Pieces of words, learnt by sentencepiece (byte-pair encoding, or a unigram model); unseen characters become bytes.
+
+Every text survives a round trip. As in ``words``, a text is read as if it began with a space, so that a word is cut
+the same at the start of a text and inside it. sentencepiece writes a space as U+2581 and drops training lines with
+U+2585 in them: these two are escaped, see ``escape``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from dragoman.data.tokenizers.base import SPACE_MARK, UNKNOWN, Tokenizer, TokenizerConfig, clean, printable
+from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, damaged, read_bytes, write_bytes
+from dragoman.errors import UserError
+
+_FIXED = len(SPECIALS) + 256  # ids that are there before anything is learnt
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+_LARGEST_DEFAULT = 32_000
+_CHUNK = 10_000  # characters of a line that sentencepiece is shown at once
+
+# Noncharacters stand for the two reserved characters; a noncharacter in the text itself gets _ESCAPE in front.
+_ESCAPE = "\ufdd1"
+_ESCAPES = {SPACE_MARK: "\ufdd0", "\u2585": "\ufdd2"} | {c: _ESCAPE + c for c in ("\ufdd0", _ESCAPE, "\ufdd2")}
+_UNESCAPES = {escaped: character for character, escaped in _ESCAPES.items()}
+_ESCAPE_TABLE = str.maketrans(_ESCAPES)
+_ESCAPED = re.compile("\ufdd1[\ufdd0-\ufdd2]|\ufdd0|\ufdd2")
+
+
+class Subwords(Tokenizer):
+    settings = frozenset({"size", "model", "normalize"})
+
+    def __init__(self, vocabulary: Vocabulary, normalize: str, model: bytes) -> None:
+        super().__init__(vocabulary, normalize)
+        self._model = model
+        self._processor = _processor(model)
+        self._spelled = [UNKNOWN.encode("utf-8") if index == UNK else b"" for index in range(len(SPECIALS))]
+        # The bytes come first, so a learnt piece that reads <0x41> is not taken for one of them.
+        self._spelled += [bytes([value]) for value in range(256)]
+        self._spelled += [piece.replace(SPACE_MARK, " ").encode("utf-8") for piece in vocabulary.symbols[256:]]
+
+    @classmethod
+    def fit(cls, config: TokenizerConfig, texts: Iterable[str]) -> Self:
+        characters: Counter[str] = Counter()
+        words: Counter[str] = Counter()
+        for text in _lines(texts, config.normalize):
+            characters.update(text)
+            words.update(text.split(" "))
+        asked = config.size or default_size(characters, words)
+        room = asked - _FIXED
+        if room < 2:
+            raise UserError(
+                f"tokenizer.size = {asked}: subwords need at least {_FIXED + 2}, of which {_FIXED} are "
+                "the single bytes and the specials; ask for more, or choose kind = 'bytes'"
+            )
+        notes = []
+        rare: list[str] = []
+        if len(characters) > room:
+            # The space is always needed, whatever its rank.
+            ranked = sorted(characters, key=lambda character: (character != " ", -characters[character], character))
+            rare = ranked[room:]
+            notes.append(
+                f"{asked} subwords hold only the {room} most frequent of {len(characters)} characters; "
+                "the others are spelled as bytes"
+            )
+        model = _train(_lines(texts, config.normalize), asked, config.model, rare)
+        processor = _processor(model)
+        symbols = [processor.id_to_piece(index) for index in range(len(SPECIALS), processor.get_piece_size())]
+        counts = [0] * processor.get_piece_size()
+        for line in _lines(texts, config.normalize):
+            for index in processor.encode(line):
+                counts[index] += 1
+        tokenizer = cls(Vocabulary(symbols, counts), config.normalize, model)
+        if config.size is not None and tokenizer.size < config.size:
+            notes.append(f"the text has no more than {tokenizer.size} subwords in it; {config.size} were asked for")
+        tokenizer.notes = notes
+        return tokenizer
+
+    def _encode(self, text: str) -> list[int]:
+        ids: list[int] = self._processor.encode(escape(text))
+        return ids
+
+    def _decode(self, ids: list[int]) -> str:
+        return unescape(b"".join(self._spelled[index] for index in ids).decode("utf-8", errors="replace"))
+
+    def _piece(self, index: int) -> str:
+        piece = self.vocabulary.symbol(index)
+        return piece if _is_byte(index) else printable(_ESCAPED.sub(_unescape_one, piece))
+
+    def _save(self, folder: Path, name: str) -> dict[str, Any]:
+        write_bytes(_model_path(folder, name), self._model)
+        return {"model_sha256": hashlib.sha256(self._model).hexdigest()}
+
+    @classmethod
+    def _load(cls, record: Mapping[str, Any], vocabulary: Vocabulary, folder: Path, name: str) -> Self:
+        path = _model_path(folder, name)
+        model = read_bytes(path)
+        if hashlib.sha256(model).hexdigest() != record.get("model_sha256"):
+            raise damaged(path, "its contents are not what was saved")
+        tokenizer = cls(vocabulary, record["normalize"], model)
+        if tokenizer._processor.get_piece_size() != tokenizer.size:
+            raise ValueError(f"'symbols' do not belong to {path.name}")
+        return tokenizer
+
+
+def default_size(characters: Mapping[str, int], words: Mapping[str, int]) -> int:
+    """Grows with the square root of the amount of text: about 8,000 for 30,000 sentences, 2,500 for 3,000.
+
+    Never more than a piece for each distinct word of ordinary length (more would be there for accidents), never so
+    few that the characters do not fit, and 32,000 at most.
+    """
+    amount = sum(characters.values()) / 6  # words, counted alike in scripts that write no spaces
+    grown = 13.5 * math.sqrt(amount)
+    useful = _FIXED + len(characters) + sum(math.ceil(len(word) / 8) for word in words)
+    fitting = min(grown, useful, _LARGEST_DEFAULT)
+    return math.ceil(max(fitting, _FIXED + 1.2 * len(characters) + 32) / 8) * 8
+
+
+def escape(text: str) -> str:
+    """``text`` behind a space, free of the characters that sentencepiece keeps for itself; empty stays empty."""
+    return " " + text.translate(_ESCAPE_TABLE) if text else ""
+
+
+def unescape(text: str) -> str:
+    return _ESCAPED.sub(_unescape_one, text.removeprefix(" "))
+
+
+def _unescape_one(match: re.Match[str]) -> str:
+    return _UNESCAPES[match.group()]
+
+
+def _lines(texts: Iterable[str], normalize: str) -> Iterator[str]:
+    return (escape(clean(text, normalize)) for text in texts if text)
+
+
+def _is_byte(index: int) -> bool:
+    return len(SPECIALS) <= index < _FIXED
+
+
+def _model_path(folder: Path, name: str) -> Path:
+    return Path(folder) / f"{name}.spm"
+
+
+def _processor(model: bytes) -> Any:
+    import sentencepiece  # late: slow to import, and only this kind needs it
+
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=model)
+    except RuntimeError as error:
+        raise ValueError(f"not a sentencepiece model ({error})") from None
+
+
+def _train(lines: Iterator[str], size: int, model: str, rare: list[str]) -> bytes:
+    """One thread, so that the same text gives the same model; nothing is written to disk."""
+    import sentencepiece
+
+    without_rare = str.maketrans(dict.fromkeys(rare, " "))
+    # sentencepiece aborts the process over a word of 65,536 characters. Its learning does not look beyond words, so
+    # cutting very long lines costs a word here and there and loses no text.
+    chunks = (line[start : start + _CHUNK] for line in lines for start in range(0, len(line), _CHUNK))
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(chunk.translate(without_rare) for chunk in chunks) if rare else chunks,
+        model_writer=written,
+        model_type=model,
+        vocab_size=size,
+        hard_vocab_limit=False,
+        byte_fallback=True,
+        character_coverage=1.0,
+        pad_id=PAD,
+        unk_id=UNK,
+        bos_id=BOS,
+        eos_id=EOS,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        add_dummy_prefix=False,
+        max_sentence_length=2**30,  # bytes; longer lines would be skipped
+        num_threads=1,
+        minloglevel=2,
+    )
+    return written.getvalue()

@@ -1,0 +1,37 @@
+"""Whatever stands between spaces is one token: phones, tags, actions.
+
+Only U+0020 separates. Decoding joins with one space, so a round trip gives the text with single spaces.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Self
+
+from dragoman.data.tokenizers.base import UNKNOWN, Tokenizer, TokenizerConfig, clean
+from dragoman.data.vocabulary import UNK, Vocabulary
+
+
+class Symbols(Tokenizer):
+    settings = frozenset({"min_count", "normalize"})
+
+    @classmethod
+    def fit(cls, config: TokenizerConfig, texts: Iterable[str]) -> Self:
+        seen: Counter[str] = Counter()
+        for text in texts:
+            seen.update(split(clean(text, config.normalize)))
+        return cls(Vocabulary.build(seen, min_count=config.min_count), config.normalize)
+
+    def canonical(self, text: str) -> str:
+        return " ".join(split(super().canonical(text)))
+
+    def _encode(self, text: str) -> list[int]:
+        return [self.vocabulary.id(symbol) for symbol in split(text)]
+
+    def _decode(self, ids: list[int]) -> str:
+        return " ".join(UNKNOWN if index == UNK else self.vocabulary.symbol(index) for index in ids)
+
+
+def split(text: str) -> list[str]:
+    return [symbol for symbol in text.split(" ") if symbol]

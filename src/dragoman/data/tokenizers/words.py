@@ -1,0 +1,100 @@
+"""Words and single punctuation marks, with the spacing kept exactly.
+
+A space belongs to the token behind it: "Hello, world" is " Hello" "," " world", as if every text began with a
+space, so a word has the same token at the start of a text and inside it. Two tokens are always there: a space on
+its own, and the join (stored as the empty string), which takes away the space of the token behind it. With them
+a word that was only seen behind a space can be written without one and the other way round, so that any spacing
+of known words survives a round trip. An unknown word is UNK, and its spacing is kept too.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+
+from dragoman.data.tokenizers.base import SPACE_MARK, UNKNOWN, Tokenizer, TokenizerConfig, clean, printable
+from dragoman.data.vocabulary import UNK, Vocabulary
+
+_SPACE, _JOIN = " ", ""
+_ALWAYS = (_SPACE, _JOIN)
+
+
+class Words(Tokenizer):
+    settings = frozenset({"size", "min_count", "normalize"})
+
+    def __init__(self, vocabulary: Vocabulary, normalize: str = "none") -> None:
+        super().__init__(vocabulary, normalize)
+        self._space, self._join = vocabulary.id(_SPACE), vocabulary.id(_JOIN)
+
+    @classmethod
+    def fit(cls, config: TokenizerConfig, texts: Iterable[str]) -> Self:
+        seen: Counter[str] = Counter()
+        for text in texts:
+            seen.update(units(clean(text, config.normalize)))
+        vocabulary = Vocabulary.build(seen, min_count=config.min_count, size=config.size, always=_ALWAYS)
+        # A unit that was left out may still be written with two tokens: count what encoding really gives.
+        tokenizer = cls(vocabulary, config.normalize)
+        counts = [0] * len(vocabulary)
+        for unit, count in seen.items():
+            for index in tokenizer._unit(unit):
+                counts[index] += count
+        return cls(Vocabulary(vocabulary.symbols, counts), config.normalize)
+
+    def _encode(self, text: str) -> list[int]:
+        return [index for unit in units(text) for index in self._unit(unit)]
+
+    def _unit(self, unit: str) -> list[int]:
+        index = self.vocabulary.id(unit)
+        if index != UNK:
+            return [index]
+        if unit.startswith(" "):
+            other = self.vocabulary.id(unit[1:])
+            return [UNK] if other == UNK else [self._space, other]
+        return [self._join, self.vocabulary.id(" " + unit)]
+
+    def _decode(self, ids: list[int]) -> str:
+        parts = []
+        joined = False
+        for index in ids:
+            if index == self._join:
+                joined = True
+                continue
+            part = " " + UNKNOWN if index == UNK else self.vocabulary.symbol(index)
+            parts.append(part[1:] if joined and part.startswith(" ") else part)
+            joined = False
+        return "".join(parts).removeprefix(" ")
+
+    def _piece(self, index: int) -> str:
+        if index == self._join:
+            return "￭"
+        return printable(self.vocabulary.symbol(index).removeprefix(" ")) or SPACE_MARK
+
+    @classmethod
+    def _load(cls, record: Mapping[str, Any], vocabulary: Vocabulary, folder: Path, name: str) -> Self:
+        if vocabulary.symbols[:2] != _ALWAYS:
+            raise ValueError("the space and the join are missing from 'symbols'")
+        return super()._load(record, vocabulary, folder, name)
+
+
+def units(text: str) -> list[str]:
+    """``text`` behind a space, cut into words, single other characters, and the single space before each.
+
+    Joined, the units are the text behind a space; empty text has none.
+    """
+    return _unit_pattern().findall(" " + text) if text else []
+
+
+@cache
+def _unit_pattern() -> re.Pattern[str]:
+    # Python's \w has no combining marks, without which the words of many scripts fall apart. The joiners U+200C
+    # and U+200D stand inside words too. Code points above U+1FFFF that are marks are variation selectors only.
+    marks = "".join(
+        character for character in map(chr, range(0x300, 0x20000)) if unicodedata.category(character).startswith("M")
+    )
+    selectors = f"{chr(0xE0100)}-{chr(0xE01EF)}"
+    return re.compile(rf" ?(?:[\w\u200c\u200d{marks}{selectors}]+|.)", re.DOTALL)

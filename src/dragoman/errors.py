@@ -1,0 +1,16 @@
+"""Mistakes that a person can mend. The command line prints the sentence and exits with the code; no traceback."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """Something in the input, the config or the call is wrong; the message says what, where and what to do."""
+
+    exit_code = 2
+
+
+class MissingExtra(UserError):
+    """An optional library is not installed."""
+
+    def __init__(self, library: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {library}: pip install 'dragoman[{extra}]'")

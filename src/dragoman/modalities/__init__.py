@@ -1,0 +1,1 @@
+"""One kind of input a file; the filename is the name."""

@@ -1,0 +1,93 @@
+"""Text in: tokens, then a vector for each. An end symbol closes every source, so that none is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from dragoman.config import Section
+from dragoman.contracts import Frontend, Modality
+from dragoman.data import tokenizers
+from dragoman.data.tokenizers import Tokenizer, TokenizerConfig
+from dragoman.data.vocabulary import EOS, PAD, UNK
+from dragoman.nn.layers import Embedding
+from dragoman.types import Padded
+
+
+class Text(Modality):
+    class Config(Section):
+        tokenizer: TokenizerConfig = TokenizerConfig()
+        embedding: int = Field(128, gt=0)  # width of a token's vector
+        dropout: float = Field(0.0, ge=0.0, lt=1.0)
+
+    def __init__(self, config: Config, tokenizer: Tokenizer) -> None:
+        self.config, self.tokenizer = config, tokenizer
+
+    @classmethod
+    def fit(cls, config: Any, raw: Sequence[str], name: str) -> Text:
+        return cls(config, tokenizers.fit(config.tokenizer, raw, name))
+
+    @property
+    def notes(self) -> list[str]:
+        return self.tokenizer.notes
+
+    def tensor(self, raw: str) -> Tensor:
+        return torch.tensor([*self.tokenizer.encode(raw), EOS])
+
+    def collate(self, tensors: Sequence[Tensor]) -> Padded:
+        return pad_tokens(tensors)
+
+    def frontend(self) -> TextFrontend:
+        return TextFrontend(self.config, rarity(self.tokenizer.counts))
+
+    def labels(self, raw: str) -> list[str]:
+        return self.tokenizer.pieces(self.tensor(raw).tolist())
+
+    def save(self, folder: Path, name: str) -> None:
+        self.tokenizer.save(folder, name)
+
+    @classmethod
+    def load(cls, config: Any, folder: Path, name: str) -> Text:
+        return cls(config, tokenizers.load(folder, name))
+
+
+class TextFrontend(Frontend):
+    def __init__(self, config: Text.Config, rare: Tensor) -> None:
+        super().__init__()
+        self.width = config.embedding
+        self.embedding = Embedding(len(rare), config.embedding, config.dropout)
+        self.register_buffer("rare", rare, persistent=False)
+
+    def forward(self, source: Padded) -> Padded:
+        tokens = source.data
+        if self.training:
+            tokens = hide_rare(tokens, self.rare)  # type: ignore[arg-type]
+        return Padded(self.embedding(tokens), source.mask)
+
+
+def pad_tokens(sequences: Sequence[Tensor]) -> Padded:
+    data = torch.nn.utils.rnn.pad_sequence(list(sequences), batch_first=True, padding_value=PAD)
+    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    return Padded(data, torch.arange(data.shape[1]) < lengths[:, None])
+
+
+def rarity(counts: Sequence[int], strength: float = 0.25) -> Tensor:
+    """(V,) chance that a token is hidden behind <unk> in training: strength / (strength + count).
+
+    So <unk> is trained on what unseen symbols are like, the rare ones, and frequent ones are left alone
+    (Kiperwasser & Goldberg 2016, section 4.3).
+    """
+    seen = torch.tensor(counts, dtype=torch.float)
+    chance = strength / (strength + seen)
+    chance[: EOS + 1] = 0.0
+    return chance
+
+
+def hide_rare(tokens: Tensor, rare: Tensor) -> Tensor:
+    hidden = torch.rand(tokens.shape, device=tokens.device) < rare[tokens]
+    return tokens.masked_fill(hidden, UNK)

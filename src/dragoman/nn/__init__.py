@@ -1,0 +1,1 @@
+"""Modules that compute: no files, strings, logging, loss, optimiser or start and end symbols in here."""

@@ -1,0 +1,30 @@
+"""score(s, h) = v · tanh(W1 s + W2 h) (Bahdanau et al. 2015, appendix A.1.2)."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from dragoman.config import Section
+from dragoman.nn.deferred import LoopLinear
+from dragoman.nn.mlp_score import mlp_score, start_vector
+from dragoman.nn.scoring import ScoredAttention
+
+
+class Additive(ScoredAttention):
+    reference = "Bahdanau et al. 2015, A.1.2"
+
+    class Config(Section):
+        width: int | None = None  # of the hidden layer; as wide as the decoder if not said
+
+    def __init__(self, config: Config, *, query_width: int, memory_width: int) -> None:
+        super().__init__(config, query_width=query_width, memory_width=memory_width)
+        hidden = config.width or query_width
+        self.query = LoopLinear(query_width, hidden, bias=False)  # W1
+        self.key = nn.Linear(memory_width, hidden)  # W2
+        self.vector = start_vector(hidden)  # v
+
+    def keys(self, states: Tensor) -> Tensor:
+        return self.key(states)
+
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        return mlp_score(self.query(query), keys, self.vector)

@@ -1,0 +1,26 @@
+"""score(s, h) = s W h, sides of any widths (Luong et al. 2015, eq. 8, "general")."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import Section
+from dragoman.nn.scoring import ScoredAttention
+
+
+class Bilinear(ScoredAttention):
+    reference = "Luong et al. 2015, eq. 8"
+
+    class Config(Section):
+        pass
+
+    def __init__(self, config: Config, *, query_width: int, memory_width: int) -> None:
+        super().__init__(config, query_width=query_width, memory_width=memory_width)
+        self.project = nn.Linear(memory_width, query_width, bias=False)
+
+    def keys(self, states: Tensor) -> Tensor:
+        return self.project(states)  # W h, once per source
+
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        return torch.bmm(query, keys.transpose(1, 2))

@@ -1,0 +1,1 @@
+"""One decoder a file; the filename is the name."""

@@ -1,0 +1,226 @@
+"""Recurrent decoder: systems C, D and F in one file, because they differ in what enters the cell.
+
+    context = "initial"     the source's summary is the first state            s_t = g(y_{t-1}, s_{t-1})
+    context = "every-step"  and it is fed to every step as well (Cho 2014)      s_t = g(y_{t-1}, s_{t-1}, c)
+    context = "attention"   a context a step                                    c_t = Σ_j α_tj h_j
+        timing = "before"   Bahdanau et al. 2015: the score uses s_{t-1}, c_t enters the cell
+        timing = "after"    Luong et al. 2015: the score uses s_t, o_t = tanh(W1 s_t + W2 c_t); with input feeding
+                            o_{t-1} enters the cell
+
+Where no step needs an output of the step before (no attention, or timing "after" without input feeding) all tokens of
+a call run through whole-sequence kernels; otherwise a loop, out of which everything that can be is hoisted.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
+from torch import Tensor, nn
+
+from dragoman.config import ConfigError, Section
+from dragoman.contracts import Attention, Decoder
+from dragoman.nn.deferred import LoopLinear, deferred_gradients
+from dragoman.nn.layers import Dropout, Embedding, fast_tanh
+from dragoman.nn.recurrent import Cell, Stack
+from dragoman.parts import kind_of, parse, part
+from dragoman.types import Memory, State, Step
+
+AttentionConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda value: parse("attention", value))]
+
+
+class RNN(Decoder):
+    reference = "Sutskever et al. 2014; Cho et al. 2014; Bahdanau et al. 2015; Luong et al. 2015"
+
+    class Config(Section):
+        cell: Cell = "lstm"
+        width: int = Field(256, gt=0)
+        layers: int = Field(1, gt=0)
+        embedding: int = Field(128, gt=0)  # width of a token's vector
+        context: Literal["initial", "every-step", "attention"] = "attention"
+        attention: AttentionConfig = Field(default={"kind": "additive"}, validate_default=True)
+        timing: Literal["before", "after"] = "after"
+        input_feeding: bool = False  # timing "after": the last output vector enters the cell
+        bridge: Literal["auto", "copy", "dense", "zero"] = "auto"  # from the source's summary to the first state
+        deep_output: bool = False  # the last token's vector joins the output layer
+        tie_embeddings: bool = True  # the output layer uses the token vectors
+        dropout: float = Field(0.0, ge=0.0, lt=1.0)  # on token vectors, between layers, before the output layer
+
+        @model_validator(mode="after")
+        def _combination(self) -> Any:
+            if self.input_feeding and (self.context != "attention" or self.timing != "after"):
+                raise ValueError(
+                    "input_feeding feeds the vector made after attention: it needs context = 'attention' and "
+                    "timing = 'after'"
+                )
+            return self
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        vocabulary: int,
+        memory_width: int | None,
+        summary_shape: tuple[int, int, int] | None,
+    ) -> None:
+        super().__init__()
+        self.vocabulary, self.width = vocabulary, config.width
+        self.context = config.context if memory_width is not None else None
+        self.before = self.context == "attention" and config.timing == "before"
+        self.after = self.context == "attention" and config.timing == "after"
+        self.feeding = self.after and config.input_feeding
+        self.loops = self.before or self.feeding
+        self.deep_output = config.deep_output
+        self.known = config.embedding  # width of the cell's input that is known beforehand
+        self.embedding = Embedding(vocabulary, config.embedding, config.dropout)
+        self.dropout = Dropout(config.dropout)
+
+        self.attention: Attention | None = None
+        self.maps = 0
+        context_width = 0
+        if self.context == "attention":
+            build = part("attention", kind_of(config.attention))
+            self.attention = build(config.attention, query_width=config.width, memory_width=memory_width)
+            context_width, self.maps = self.attention.width, self.attention.maps
+        elif self.context == "every-step":
+            if summary_shape is None:
+                raise ConfigError("decoder.context = 'every-step' needs an encoder with a summary of the source")
+            context_width = summary_shape[2]
+
+        has_vector = context_width > 0 or config.deep_output  # o_t, the vector behind the state
+        feature_width = config.embedding if config.tie_embeddings else config.width
+        fed = feature_width if self.feeding else context_width if not self.after else 0
+        self.stack = Stack(config.cell, config.embedding + fed, config.width, config.layers, config.dropout)
+        joined = config.width + context_width + (config.embedding if config.deep_output else 0)
+        self.output_vector: nn.Linear | None = None
+        if has_vector:
+            self.output_vector = LoopLinear(joined, feature_width)
+        elif feature_width != config.width:
+            self.output_vector = LoopLinear(config.width, feature_width, bias=False)
+        self.squash = has_vector
+        self.feature_width = feature_width
+        self.project = nn.Linear(feature_width, vocabulary)
+        if config.tie_embeddings:
+            self.project.weight = self.embedding.weight
+        else:
+            nn.init.xavier_uniform_(self.project.weight)
+        nn.init.zeros_(self.project.bias)
+        self.bridge = self._make_bridge(config.bridge if memory_width is not None else "zero", summary_shape)
+        if self.context == "initial" and self.bridge is None and not self.copies:
+            raise ConfigError(
+                "decoder.context = 'initial' gives the source to the decoder as its first state only: it needs an "
+                "encoder with a summary, and a bridge other than 'zero'"
+            )
+
+    def _make_bridge(self, kind: str, shape: tuple[int, int, int] | None) -> nn.Linear | None:
+        own = (self.stack.depth, self.stack.parts, self.width)
+        if shape is None and kind not in ("auto", "zero"):
+            raise ConfigError(f"decoder.bridge = {kind!r} needs an encoder with a summary of the source")
+        self.copies = shape == own and kind in ("auto", "copy")
+        if kind == "copy" and not self.copies:
+            raise ConfigError(
+                f"decoder.bridge = 'copy' needs both sides alike, but the encoder ends in (layers, parts, width) = "
+                f"{shape} and the decoder starts with {own}; use bridge = 'dense'"
+            )
+        if shape is None or kind == "zero" or self.copies:
+            return None
+        layers, parts, width = shape
+        return nn.Linear(layers * parts * width, own[0] * own[1] * own[2])
+
+    def start(self, memory: Memory | None, sources: int) -> State:
+        weight = self.project.weight
+        shape = (sources, self.stack.depth, self.stack.parts, self.width)
+        fixed: dict[str, Any] = {}
+        hidden = weight.new_zeros(shape)
+        if memory is not None:
+            if self.copies and memory.summary is not None:
+                hidden = memory.summary
+            elif self.bridge is not None and memory.summary is not None:
+                hidden = torch.tanh(self.bridge(memory.summary.flatten(1))).view(shape)
+            if self.attention is not None:
+                fixed["memory"] = self.attention.prepare(memory)
+            elif self.context == "every-step" and memory.summary is not None:
+                fixed["context"] = memory.summary[:, -1, 0]  # (B, D) the top layer's last hidden state
+        carry = {"hidden": hidden}
+        if self.feeding:
+            carry["fed"] = weight.new_zeros(sources, self.feature_width)
+        return State(sources, fixed, carry)
+
+    def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
+        embedded = self.embedding(tokens)  # (N, T, E)
+        run = self._loop if self.loops else self._whole
+        return run(embedded, state, need_attention)
+
+    def _whole(self, embedded: Tensor, state: State, need_attention: bool) -> Step:
+        fixed: Any = state.fixed
+        carry: Any = state.carry
+        inputs, context, attention = embedded, None, None
+        if self.context == "every-step":
+            rows = len(embedded) // state.sources
+            context = fixed["context"].repeat_interleave(rows, 0)[:, None].expand(-1, embedded.shape[1], -1)
+            inputs = torch.cat([embedded, context], -1)
+        outputs, hidden = self.stack(inputs, carry["hidden"])  # (N, T, H)
+        if self.attention is not None:
+            query = outputs.reshape(state.sources, -1, self.width)  # (B, k * T, H): queries do not see each other
+            attended = self.attention(query, fixed["memory"])
+            context = attended.context.view(*outputs.shape[:2], -1)
+            if need_attention:
+                attention = attended.weights.view(*outputs.shape[:2], *attended.weights.shape[2:])
+        features = self._features(outputs, context, embedded)
+        return Step(
+            self.dropout(features), self.project, State(state.sources, state.fixed, {"hidden": hidden}), attention
+        )
+
+    def _loop(self, embedded: Tensor, state: State, need_attention: bool) -> Step:
+        fixed: Any = state.fixed
+        carry: Any = state.carry
+        assert self.attention is not None
+        memory = fixed["memory"]
+        known = self.stack.project(embedded)  # (N, T, G*H): the tokens' share of the gates, hoisted
+        weights = self.stack.weights(self.known)
+        hidden = [tuple(layer.unbind(1)) for layer in carry["hidden"].unbind(1)]  # L of P of (N, H)
+        fed = carry.get("fed")
+        outputs, contexts, maps = [], [], []
+        # dropout of the vector that is fed back is drawn per step, as the vector itself is
+        with deferred_gradients():
+            for t, projected in enumerate(known.unbind(1)):
+                if self.before:
+                    attended = self._attend(hidden[-1][0], memory, state.sources)
+                    fed = attended[0]
+                hidden = self.stack.step(projected, fed, hidden, weights)
+                top = hidden[-1][0]  # (N, H)
+                if self.after:
+                    attended = self._attend(top, memory, state.sources)
+                    fed = self.dropout(self._features(top, attended[0], embedded[:, t]))
+                    outputs.append(fed)
+                else:
+                    outputs.append(top)
+                    contexts.append(attended[0])
+                if need_attention:
+                    maps.append(attended[1])
+        features = torch.stack(outputs, 1)
+        if self.before:
+            features = self.dropout(self._features(features, torch.stack(contexts, 1), embedded))
+        carried = {"hidden": torch.stack([torch.stack(layer, 1) for layer in hidden], 1)}
+        if self.feeding and fed is not None:
+            carried["fed"] = fed
+        attention = torch.stack(maps, 1) if need_attention else None  # (N, T, A, S)
+        return Step(features, self.project, State(state.sources, state.fixed, carried), attention)
+
+    def _attend(self, query: Tensor, memory: Any, sources: int) -> tuple[Tensor, Tensor]:
+        """query (N, H) → context (N, D), weights (N, A, S); the k rows of a source are k queries of it."""
+        assert self.attention is not None
+        attended = self.attention(query.view(sources, -1, self.width), memory)
+        return attended.context.flatten(0, 1), attended.weights.flatten(0, 1)
+
+    def _features(self, outputs: Tensor, context: Tensor | None, embedded: Tensor) -> Tensor:
+        """o = tanh(W [s; c; e]) (Luong et al. 2015, eq. 5), or the state itself where there is nothing to join."""
+        pieces = [outputs] if context is None else [outputs, context]
+        if self.deep_output:
+            pieces.append(embedded)
+        joined = pieces[0] if len(pieces) == 1 else torch.cat(pieces, -1)
+        if self.output_vector is None:
+            return joined
+        vector = self.output_vector(joined)
+        return fast_tanh(vector) if self.squash else vector

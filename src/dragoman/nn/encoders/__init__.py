@@ -1,0 +1,1 @@
+"""One encoder a file; the filename is the name."""

@@ -1,0 +1,41 @@
+"""Encoders and a decoder joined: the only module that knows both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from dragoman.contracts import Decoder, Encoder, Frontend
+from dragoman.types import Batch, Memory, Padded, State, Step
+
+
+class Model(nn.Module):
+    """``start`` and ``forward`` are the decoder's own, so a model is searched as a decoder is."""
+
+    def __init__(self, frontends: Mapping[str, Frontend], encoders: Mapping[str, Encoder], decoder: Decoder) -> None:
+        super().__init__()
+        if len(encoders) > 1:
+            raise ValueError("one source at most")
+        self.frontends = nn.ModuleDict(frontends)
+        self.encoders = nn.ModuleDict(encoders)
+        self.decoder = decoder
+
+    @property
+    def parameters_count(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def encode(self, sources: Mapping[str, Padded]) -> Memory | None:
+        for name, encoder in self.encoders.items():
+            return encoder(self.frontends[name](sources[name]))
+        return None
+
+    def start(self, memory: Memory | None, sources: int) -> State:
+        return self.decoder.start(memory, sources)
+
+    def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
+        return self.decoder(tokens, state, need_attention)
+
+    def teach(self, batch: Batch) -> Step:
+        """Teacher forcing: the decoder's call with all gold tokens."""
+        return self(batch.inputs, self.start(self.encode(batch.sources), len(batch.inputs)))

@@ -1,0 +1,180 @@
+"""Recurrent layers in two ways of running: over whole sequences, and step by step when a step needs the last output.
+
+State is (B, L, P, D): L layers of P parts (hidden; LSTM: hidden and cell). Both ways use the same parameters.
+Cells: tanh and ReLU (Elman 1990), GRU (Cho et al. 2014; reset applied after the product, as in cuDNN),
+LSTM (Hochreiter & Schmidhuber 1997, with forget gates, which start open: Jozefowicz et al. 2015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from dragoman.nn.deferred import loop_linear
+from dragoman.nn.layers import Dropout, fast_tanh
+
+Cell = Literal["tanh", "relu", "gru", "lstm"]
+GATES = {"tanh": 1, "relu": 1, "gru": 3, "lstm": 4}
+
+
+def parts_of(cell: Cell) -> int:
+    return 2 if cell == "lstm" else 1
+
+
+def make_layer(cell: Cell, input_width: int, width: int, bidirectional: bool = False) -> nn.RNNBase:
+    options: dict[str, Any] = {"batch_first": True, "bidirectional": bidirectional}
+    layer: nn.RNNBase
+    if cell == "lstm":
+        layer = nn.LSTM(input_width, width, **options)
+    elif cell == "gru":
+        layer = nn.GRU(input_width, width, **options)
+    else:
+        layer = nn.RNN(input_width, width, nonlinearity=cell, **options)
+    for name, parameter in layer.named_parameters():
+        if name.startswith("weight_hh"):
+            for block in parameter.data.split(width):
+                nn.init.orthogonal_(block)
+        elif name.startswith("weight_ih"):
+            for block in parameter.data.split(width):
+                nn.init.xavier_uniform_(block)
+        else:
+            nn.init.zeros_(parameter)
+            if cell == "lstm" and name.startswith("bias_ih"):
+                parameter.data[width : 2 * width] = 1.0
+    return layer
+
+
+def run_layer(layer: nn.RNNBase, x: Tensor, state: Tensor | None, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Whole sequences through one layer.
+
+    x (B, T, D); state (B, directions, P, H) or None = zeros; lengths (B,) on the CPU or None = all full.
+    Returns outputs (B, T, directions * H), zero on padding, and the last states (B, directions, P, H).
+    """
+    is_lstm = layer.mode == "LSTM"
+    hidden: Any = None
+    if state is not None:
+        parts = [part.contiguous() for part in state.permute(2, 1, 0, 3)]  # P of (directions, B, H)
+        hidden = tuple(parts) if is_lstm else parts[0]
+    if lengths is None:
+        outputs, last = layer(x, hidden)
+    else:
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        outputs, last = layer(packed, hidden)
+        outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
+    stacked = torch.stack(last) if is_lstm else last[None]  # (P, directions, B, H)
+    return outputs, stacked.permute(2, 1, 0, 3)
+
+
+class Stack(nn.Module):
+    """Layers on top of each other, read from left to right, with dropout between them."""
+
+    def __init__(self, cell: Cell, input_width: int, width: int, layers: int, dropout: float) -> None:
+        super().__init__()
+        self.cell: Cell = cell
+        self.width, self.depth, self.parts = width, layers, parts_of(cell)
+        widths = [input_width] + [width] * (layers - 1)
+        self.layers = nn.ModuleList(make_layer(cell, w, width) for w in widths)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """x (N, T, D), state (N, L, P, H) → outputs of the top layer (N, T, H), state."""
+        last = []
+        for index, layer in enumerate(self.layers):
+            x = self.dropout(x) if index else x
+            x, end = run_layer(layer, x, state[:, index, None], None)  # type: ignore[arg-type]
+            last.append(end[:, 0])
+        return x, torch.stack(last, 1)
+
+    def project(self, x: Tensor) -> Tensor:
+        """The share of the first layer's gates that comes from inputs known beforehand: one product, hoisted.
+
+        x (N, T, D') where D' is the left part of the first layer's input; the rest comes as ``fed`` in ``step``.
+        """
+        first: Any = self.layers[0]
+        bias = first.bias_ih_l0 if self.cell == "gru" else first.bias_ih_l0 + first.bias_hh_l0
+        return nn.functional.linear(x, first.weight_ih_l0[:, : x.shape[-1]], bias)
+
+    def weights(self, known: int) -> list[tuple[Tensor, Tensor]]:
+        """(input, hidden) weights of each layer for ``step``; of the first layer only the columns behind ``known``."""
+        pairs: list[tuple[Tensor, Tensor]] = []
+        for index, layer in enumerate(self.layers):
+            left: Any = layer.weight_ih_l0
+            pairs.append((left[:, known:] if index == 0 else left, layer.weight_hh_l0))  # type: ignore[arg-type]
+        return pairs
+
+    def step(
+        self,
+        projected: Tensor,
+        fed: Tensor | None,
+        state: Sequence[tuple[Tensor, ...]],
+        weights: list[tuple[Tensor, Tensor]],
+    ) -> list[tuple[Tensor, ...]]:
+        """One step: projected (N, G*H) from ``project``, fed (N, D'') or None, state: P tensors (N, H) a layer."""
+        result: list[tuple[Tensor, ...]] = []
+        for index, (layer, (left, right)) in enumerate(zip(self.layers, weights, strict=True)):
+            if index == 0:
+                gates = projected if fed is None else loop_linear(fed, left, projected)
+            else:
+                below = self.dropout(result[-1][0])
+                gates = loop_linear(below, left) + self._bias(layer)
+            bias_hidden: Any = layer.bias_hh_l0
+            result.append(advance(self.cell, gates, state[index], right, bias_hidden))
+        return result
+
+    def _bias(self, layer: Any) -> Tensor:
+        return layer.bias_ih_l0 if self.cell == "gru" else layer.bias_ih_l0 + layer.bias_hh_l0
+
+
+def advance(
+    cell: Cell, gates: Tensor, state: tuple[Tensor, ...], right: Tensor, bias_hidden: Tensor
+) -> tuple[Tensor, ...]:
+    """One cell. ``gates`` (N, G*H) holds the input's share (and, but for GRU, every bias)."""
+    hidden = state[0]
+    if cell == "lstm":
+        return _LSTMGates.apply(loop_linear(hidden, right, gates), state[1])
+    if cell == "gru":
+        width = hidden.shape[-1]
+        recurrent = loop_linear(hidden, right) + bias_hidden
+        both = torch.sigmoid(gates[:, : 2 * width] + recurrent[:, : 2 * width])
+        reset, update = both.split(width, -1)
+        new = fast_tanh(gates[:, 2 * width :] + reset * recurrent[:, 2 * width :])
+        return (torch.lerp(new, hidden, update),)
+    total = loop_linear(hidden, right, gates)
+    return (fast_tanh(total) if cell == "tanh" else torch.relu(total),)
+
+
+class _LSTMGates(torch.autograd.Function):
+    """The elementwise half of an LSTM step as one node: six small autograd nodes a step would cost more than the work."""
+
+    @staticmethod
+    def forward(ctx: Any, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        width = cell.shape[-1]
+        scaled = gates.clone()
+        scaled[:, 2 * width : 3 * width].mul_(2)
+        scaled.sigmoid_()
+        scaled[:, 2 * width : 3 * width].mul_(2).sub_(1)  # tanh(x) = 2 sigmoid(2x) - 1
+        enter, forget, new, out = scaled.split(width, -1)
+        after = torch.addcmul(enter * new, forget, cell)
+        squashed = (after * 2).sigmoid_().mul_(2).sub_(1)
+        ctx.save_for_backward(scaled, cell, squashed)
+        return out * squashed, after
+
+    @staticmethod
+    def backward(ctx: Any, to_hidden: Tensor, to_cell: Tensor) -> tuple[Tensor, Tensor]:
+        scaled, cell, squashed = ctx.saved_tensors
+        width = cell.shape[-1]
+        enter, forget, new, out = scaled.split(width, -1)
+        total = torch.ops.aten.tanh_backward(to_hidden * out, squashed).add_(to_cell)  # gradient of the new cell
+        to_gates = torch.empty_like(scaled)
+        torch.mul(total, new, out=to_gates[:, :width])
+        torch.mul(total, cell, out=to_gates[:, width : 2 * width])
+        torch.mul(to_hidden, squashed, out=to_gates[:, 3 * width :])
+        slope = torch.addcmul(scaled, scaled, scaled, value=-1)  # of the sigmoids
+        to_gates.mul_(slope)
+        torch.mul(total, enter, out=to_gates[:, 2 * width : 3 * width])
+        to_gates[:, 2 * width : 3 * width].mul_(torch.addcmul(torch.ones_like(new), new, new, value=-1))
+        return to_gates, total * forget

@@ -1,0 +1,50 @@
+"""What every attention score shares: mask, softmax, weighted sum (Bahdanau et al. 2015, eq. 5 and 6)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dragoman.config import ConfigError
+from dragoman.contracts import Attended, Attention
+from dragoman.types import Memory, Tree
+
+
+class ScoredAttention(Attention):
+    """``weights_ij = softmax_j(score(query_i, key_j))``, ``context_i = sum_j weights_ij value_j``.
+
+    A score file says what a key is (``keys``, computed once per source) and how a query meets it (``score``).
+    """
+
+    def __init__(self, config: Any, *, query_width: int, memory_width: int) -> None:
+        super().__init__()
+        self.width = memory_width
+
+    def keys(self, states: Tensor) -> Tensor:
+        """(B, S, D) → what ``score`` compares with, (B, S, K)."""
+        return states
+
+    @abstractmethod
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        """(B, Q, Dq) and (B, S, K) → (B, Q, S)."""
+
+    def prepare(self, memory: Memory) -> Tree:
+        values = memory.states if memory.values is None else memory.values
+        return {"keys": self.keys(memory.states), "values": values, "padding": ~memory.mask}
+
+    def forward(self, query: Tensor, prepared: Any) -> Attended:
+        scores = self.score(query, prepared["keys"])  # (B, Q, S)
+        weights = torch.softmax(scores.masked_fill(prepared["padding"][:, None], float("-inf")), dim=-1)
+        return Attended(torch.bmm(weights, prepared["values"]), weights[:, :, None])
+
+
+def require_equal_widths(name: str, query_width: int, memory_width: int) -> None:
+    if query_width != memory_width:
+        raise ConfigError(
+            f"decoder.attention: {name} needs a decoder as wide as the encoder's states, "
+            f"but the decoder has width {query_width} and the states have width {memory_width}; "
+            f"set decoder.width={memory_width}, or use kind 'bilinear' or 'additive', which join any two widths"
+        )

@@ -1,0 +1,119 @@
+"""A whole system in one config: data, sources, target, decoder, training, search. Presets are TOML files beside this one.
+
+With one source, ``[source]`` means its modality and ``[encoder]`` its encoder; several are written out as
+``[sources.NAME.modality]`` and ``[sources.NAME.encoder]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, model_validator
+
+from dragoman import parts
+from dragoman.config import ConfigError, Section, explain, merge, nearest, parse_overrides, read_toml
+from dragoman.data.examples import SOURCE
+from dragoman.data.reading import DataConfig
+from dragoman.data.tokenizers import TokenizerConfig
+from dragoman.search import SearchConfig
+from dragoman.training.trainer import TrainingConfig
+
+PRESETS = Path(__file__).parent / "presets"
+
+ModalityConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("modality", v, "text"))]
+EncoderConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("encoder", v, "rnn"))]
+DecoderConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("decoder", v, "rnn"))]
+
+
+class SourceConfig(Section):
+    modality: ModalityConfig = Field(default={"kind": "text"}, validate_default=True)
+    encoder: EncoderConfig = Field(default={"kind": "rnn"}, validate_default=True)
+
+
+class TargetConfig(Section):
+    tokenizer: TokenizerConfig = TokenizerConfig()
+
+
+class Recipe(Section):
+    preset: str = "auto"
+    reference: str = ""  # the paper a preset follows
+    data: DataConfig = DataConfig()
+    sources: dict[str, SourceConfig] = Field(default={SOURCE: SourceConfig()})
+    target: TargetConfig = TargetConfig()
+    share_vocabulary: bool = False  # one tokeniser for source and target
+    share_embeddings: bool = False  # and one table of token vectors
+    max_tokens: int = Field(400, gt=0)  # longer training rows are left out, counted and named
+    decoder: DecoderConfig = Field(default={"kind": "rnn"}, validate_default=True)
+    training: TrainingConfig = TrainingConfig()
+    search: SearchConfig = SearchConfig()
+    metric: Literal["auto", "exact", "cer", "wer", "bleu", "chrf"] = "auto"
+
+    @model_validator(mode="after")
+    def _combination(self) -> Recipe:
+        if self.share_embeddings and not self.share_vocabulary:
+            raise ValueError("share_embeddings needs share_vocabulary = true: one table of vectors for one vocabulary")
+        return self
+
+    def dump(self) -> dict[str, Any]:
+        """Everything, resolved, as plain JSON."""
+        plain = {name: self._plain(getattr(self, name)) for name in type(self).model_fields}
+        plain["sources"] = {
+            name: {"modality": parts.dump(source.modality), "encoder": parts.dump(source.encoder)}
+            for name, source in self.sources.items()
+        }
+        plain["decoder"] = parts.dump(self.decoder)
+        return plain
+
+    @staticmethod
+    def _plain(value: Any) -> Any:
+        return value.model_dump(mode="json") if isinstance(value, Section) else value
+
+
+def preset_names() -> list[str]:
+    return sorted(path.stem for path in PRESETS.glob("*.toml"))
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    if name not in preset_names():
+        raise ConfigError(f"--preset {name}: no such preset; {nearest(name, ['auto', *preset_names()])}")
+    return read_toml(PRESETS / f"{name}.toml") | {"preset": name}
+
+
+def make_recipe(settings: Mapping[str, Any], where: str = "config") -> Recipe:
+    """A mapping → a checked recipe; what is wrong is said with its path."""
+    try:
+        return Recipe(**spell_out(settings))
+    except ValidationError as error:
+        raise explain(error, Recipe, where) from None
+
+
+def gather(
+    preset: str | None = None, config: Path | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()
+) -> dict[str, Any]:
+    """What a person asked for: a preset, under a config file, under ``--set``."""
+    settings: dict[str, Any] = {}
+    if preset and preset != "auto":
+        settings = spell_out(read_preset(preset))
+    if config is not None:
+        settings = merge(settings, spell_out(read_toml(config)))
+    given = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
+    return merge(settings, spell_out(given))
+
+
+def spell_out(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The short form for one source, written out."""
+    result = {key: value for key, value in settings.items() if key not in ("source", "encoder")}
+    single: dict[str, Any] = {}
+    if "source" in settings:
+        single["modality"] = settings["source"]
+    if "encoder" in settings:
+        single["encoder"] = settings["encoder"]
+    if single:
+        named = result.get("sources", {})
+        others = [name for name in named if name != SOURCE]
+        if others:
+            raise ConfigError(f"[source] and [encoder] mean the single source, but [sources.{others[0]}] is given too")
+        result["sources"] = merge({SOURCE: named.get(SOURCE, {})}, {SOURCE: single})
+    return result

@@ -1,0 +1,72 @@
+"""How to search: what is chosen, when to stop, how outputs of different length compare."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from dragoman.config import Section
+
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class SearchConfig(Section):
+    """Greedy (``beam = 1``), beam search, or sampling (``sample = true``; ``beam`` and ``n_best`` are then unused).
+
+    ``normalize`` is how the sum of log-probabilities becomes the score that outputs are ranked by. |y| counts all
+    tokens of the output, the end symbol and a forced prefix included:
+
+    - ``none``: the sum itself;
+    - ``average``: sum / |y|;
+    - ``gnmt``: sum / ((5 + |y|) / 6) ** alpha (Wu et al. 2016, equation 14, without the coverage term).
+
+    ``stop`` is when a beam is done:
+
+    - ``complete``: a finished hypothesis leaves the frontier and the beam shrinks by one, until ``beam`` are complete;
+    - ``certain``: the beam keeps its width and stops as soon as no live hypothesis can still beat the ``n_best`` best
+      finished ones (Huang, Zhao and Ma 2017, "When to Finish?"). Log-probabilities only lower a sum, so a live
+      hypothesis can at best keep its sum and, where normalisation favours length, finish at the limit. For ``none``
+      this stops early; for ``average`` and ``gnmt`` the bound is loose and the search may run to the limit.
+
+    A beam of one is greedy search under either rule. At the length limit live hypotheses are cut off: they are
+    returned as unfinished, and only where fewer than ``n_best`` hypotheses finished, since a loop that runs into the
+    limit would otherwise win by its high average.
+    """
+
+    beam: Positive = 5
+    n_best: Positive = 1
+    normalize: Literal["none", "average", "gnmt"] = "average"
+    alpha: Annotated[float, Field(ge=0)] = 0.6
+    stop: Literal["complete", "certain"] = "complete"
+
+    min_length: Natural = 0  # tokens that must stand before the end symbol
+    max_length: Positive | None = None  # tokens at most, the end symbol included
+    no_repeat_ngram: Natural = 0  # no n-gram of this size twice in an output; 0 = off
+    forbidden: tuple[Natural, ...] = ()  # tokens never to be produced
+
+    sample: bool = False
+    samples: Positive = 1  # independent outputs a source
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    top_k: Natural = 0  # sample among the k likeliest tokens; 0 = all
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0  # ... among the fewest tokens that together have this probability
+    seed: Natural = 0
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> SearchConfig:
+        if not self.sample and self.n_best > self.beam:
+            raise ValueError(f"n_best = {self.n_best} needs a beam at least as wide, but beam = {self.beam}")
+        if self.max_length is not None and self.min_length >= self.max_length:
+            raise ValueError(
+                f"min_length = {self.min_length} leaves no room for the end symbol: max_length = {self.max_length}"
+            )
+        return self
+
+    def penalty(self, length: int) -> float:
+        """What the sum of an output of ``length`` tokens is divided by."""
+        if self.normalize == "average":
+            return float(max(length, 1))
+        if self.normalize == "gnmt":
+            return float(((5 + length) / 6) ** self.alpha)
+        return 1.0

@@ -1,0 +1,152 @@
+"""Single paths: sampled ones, and ones that are given (forced)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.errors import UserError
+from dragoman.search.beam import ABSENT, Candidates
+from dragoman.search.options import SearchConfig
+from dragoman.search.rows import Decodes, Rows, check_numbers, device_of
+from dragoman.search.trace import Record, Result
+from dragoman.types import FINISHED, KEPT, Hypothesis, State
+
+BLOCK = 64  # random numbers drawn at once
+
+
+class Sampler:
+    """Chooses one token a row at random. Temperature, top-k and top-p shape the choice; reported is the model's own.
+
+    Each row needs one uniform number a token. It comes from a generator seeded by (seed, key of the source, row), so
+    neither the batch, nor the device, nor the number of further samples changes what is drawn for a source.
+    """
+
+    def __init__(self, config: SearchConfig, keys: Sequence[int], eos: int) -> None:
+        self.config = config
+        self.eos = eos
+        self.generators = [
+            [np.random.default_rng([config.seed, key % 2**64, row]) for row in range(config.samples)] for key in keys
+        ]
+        self.numbers = np.zeros((len(keys), config.samples, BLOCK), np.float32)
+        self.drawn = 0
+
+    def choose(self, rows: Rows, totals: np.ndarray, active: np.ndarray) -> Candidates:
+        """``totals`` (B, k) are the sums of the live rows, -inf where there is none; ``active`` says which sources."""
+        log_probs, allowed = rows.log_probs, rows.allowed()  # (N, V)
+        parent = np.broadcast_to(np.arange(totals.shape[1]), totals.shape)
+        if not self.drawn and self.config.samples > 1:  # the one row that a source starts with is drawn from repeatedly
+            parent = np.zeros((len(totals), self.config.samples), np.int64)
+            totals = np.repeat(totals, self.config.samples, axis=1)
+            log_probs, allowed = (x.repeat_interleave(self.config.samples, 0) for x in (log_probs, allowed))
+        uniform = self._uniform(active, totals.shape[1])
+        chosen = draw(allowed, torch.from_numpy(uniform.reshape(-1)).to(allowed.device), self.config)  # (N,)
+        log_prob = log_probs.gather(1, chosen.unsqueeze(1)).cpu().numpy().reshape(totals.shape)
+        check_numbers(log_prob[totals > -np.inf])
+        token = chosen.cpu().numpy().reshape(totals.shape)
+        fate = np.where(token == self.eos, FINISHED, KEPT).astype(np.int8)
+        fate[totals == -np.inf] = ABSENT
+        return Candidates(parent, token, log_prob, totals + log_prob, fate)
+
+    def satisfied(self, candidates: Candidates, active: np.ndarray, length: int) -> np.ndarray:
+        return np.zeros(len(active), bool)
+
+    def _uniform(self, active: np.ndarray, width: int) -> np.ndarray:
+        """The next number of each row, (B, k)."""
+        position = self.drawn % BLOCK
+        if position == 0:
+            for source in active.tolist():
+                for row in range(width):
+                    self.numbers[source, row] = self.generators[source][row].random(BLOCK, np.float32)
+        self.drawn += 1
+        return self.numbers[active, :width, position]
+
+
+def draw(log_probs: Tensor, uniform: Tensor, config: SearchConfig) -> Tensor:
+    """One token a row from (N, V) log-probabilities, by inverting the cumulative distribution at ``uniform`` (N,)."""
+    scores = log_probs / config.temperature
+    order: Tensor | None = None
+    if config.top_p < 1 or 0 < config.top_k < scores.shape[1]:
+        scores, order = scores.sort(dim=1, descending=True, stable=True)
+        if config.top_k:
+            scores, order = scores[:, : config.top_k], order[:, : config.top_k]
+    probabilities = scores.softmax(1)
+    if config.top_p < 1:
+        before = probabilities.cumsum(1) - probabilities
+        probabilities = probabilities.masked_fill(before >= config.top_p, 0)
+    cumulative = probabilities.cumsum(1)
+    target = uniform.unsqueeze(1) * cumulative[:, -1:]
+    chosen = torch.searchsorted(cumulative, target, right=True)
+    chosen = chosen.clamp_max(probabilities.shape[1] - 1)
+    # Rounding in a parallel sum can land on a token of probability zero; the likeliest is then as good as any.
+    impossible = probabilities.gather(1, chosen) == 0
+    chosen = torch.where(impossible, probabilities.argmax(1, keepdim=True), chosen)
+    return (chosen if order is None else order.gather(1, chosen)).squeeze(1)
+
+
+@torch.inference_mode()
+def force(
+    decoder: Decodes,
+    memory: Any,
+    sources: int,
+    targets: Sequence[Sequence[int]],
+    *,
+    bos: int,
+    eos: int | None = None,
+    config: SearchConfig | None = None,
+    need_attention: bool = False,
+) -> list[Hypothesis]:
+    """The given targets as hypotheses, one a source: what the model thinks of them, in one call.
+
+    The score is the sum of the log-probabilities, or what ``config`` makes of it. With ``eos``, targets that do not
+    end in it count as unfinished. An impossible target has -inf as its score.
+    """
+    if len(targets) != sources:
+        raise UserError(f"forced scoring needs one target a source: got {len(targets)} targets for {sources} sources")
+    if not sources:
+        return []
+    config = config or SearchConfig(normalize="none")
+    state = decoder.start(memory, sources)
+    return [
+        result.best if result.hypotheses else Hypothesis((), (), 0.0, eos is None, ())
+        for result in follow(decoder, state, targets, bos=bos, eos=eos, config=config, need_attention=need_attention)
+    ]
+
+
+def follow(
+    decoder: Decodes,
+    state: State,
+    targets: Sequence[Sequence[int]],
+    *,
+    bos: int,
+    eos: int | None,
+    config: SearchConfig,
+    need_attention: bool,
+) -> list[Result]:
+    """Each target as a search that had no choice. Padding stands behind the real tokens, so causality hides it."""
+    longest = max(1, *(len(target) for target in targets))
+    tokens = np.zeros((len(targets), longest + 1), np.int64)  # (B, 1 + T), padded with a token that surely exists
+    tokens[:, 0] = bos
+    for row, target in enumerate(targets):
+        tokens[row, 1 : 1 + len(target)] = target
+    forced = torch.from_numpy(tokens).to(device_of(decoder, state))
+    step = decoder(forced[:, :-1], state, need_attention)
+    picked = step.log_probs.gather(2, forced[:, 1:].unsqueeze(2)).squeeze(2)  # (B, T)
+    log_probs = picked.float().cpu().numpy()
+    attention = None if step.attention is None else step.attention.float().cpu().numpy()  # (B, T, A, S)
+    alone = config.model_copy(update={"sample": False, "n_best": 1})
+    results = []
+    for row, target in enumerate(targets):
+        length = len(target)
+        finished = eos is None or (length > 0 and target[-1] == eos)
+        record = Record()
+        seen = None if attention is None else attention[row, :length].copy()
+        record.force(tuple(target), log_probs[row, :length], seen, FINISHED if finished else KEPT)
+        if length and not finished:
+            record.cut()
+        results.append(record.result(alone))
+    return results

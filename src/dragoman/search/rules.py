@@ -1,0 +1,99 @@
+"""What must not be chosen. A rule only forbids, so the log-probabilities reported stay the model's own.
+
+``rule(prefix, log_probs)`` gets the tokens produced so far, (N, t), and the log-probabilities of the next, (N, V); it
+gives these back with -inf where a token is forbidden, and never writes into what it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from dragoman.errors import UserError
+from dragoman.search.options import SearchConfig
+
+Rule: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+NEVER = float("-inf")
+
+
+def build_rules(config: SearchConfig, eos: int) -> tuple[Rule, ...]:
+    """The rules that a config asks for."""
+    rules: list[Rule] = []
+    if config.min_length:
+        rules.append(minimum_length(config.min_length, eos))
+    if config.forbidden:
+        rules.append(forbid(config.forbidden))
+    if config.no_repeat_ngram:
+        rules.append(no_repeated_ngram(config.no_repeat_ngram))
+    return tuple(rules)
+
+
+def minimum_length(length: int, eos: int) -> Rule:
+    """No end symbol before ``length`` tokens."""
+    end = forbid((eos,))
+
+    def rule(prefix: Tensor, log_probs: Tensor) -> Tensor:
+        return end(prefix, log_probs) if prefix.shape[1] < length else log_probs
+
+    return rule
+
+
+def forbid(tokens: Sequence[int]) -> Rule:
+    """These tokens never."""
+
+    def rule(prefix: Tensor, log_probs: Tensor) -> Tensor:
+        vocabulary = log_probs.shape[1]
+        if max(tokens) >= vocabulary:
+            raise UserError(
+                f"search.forbidden: there is no token {max(tokens)}, the vocabulary ends at {vocabulary - 1}; "
+                "give token numbers of this model"
+            )
+        return log_probs.index_fill(1, torch.tensor(tokens, device=log_probs.device), NEVER)
+
+    return rule
+
+
+def no_repeated_ngram(size: int) -> Rule:
+    """No run of ``size`` tokens twice in one output."""
+
+    def rule(prefix: Tensor, log_probs: Tensor) -> Tensor:
+        rows, length = prefix.shape
+        if length < size:
+            return log_probs
+        vocabulary = log_probs.shape[1]
+        runs = prefix.unfold(1, size, 1)  # (N, t - size + 1, size)
+        tail = prefix[:, length - size + 1 :].unsqueeze(1)  # (N, 1, size - 1)
+        repeats = (runs[..., :-1] == tail).all(-1)  # (N, t - size + 1)
+        # Runs that the tail does not begin write to a column beyond the vocabulary: writing False instead could
+        # wipe out the True of another run with the same last token.
+        column = torch.where(repeats, runs[..., -1], vocabulary)
+        banned = torch.zeros(rows, vocabulary + 1, dtype=torch.bool, device=log_probs.device)
+        banned.scatter_(1, column, True)
+        return log_probs.masked_fill(banned[:, :vocabulary], NEVER)
+
+    return rule
+
+
+def permitted(rules: Sequence[Rule], prefix: Tensor, log_probs: Tensor, eos: int) -> Tensor:
+    """``log_probs`` with everything forbidden at -inf, and always a way on.
+
+    A row for which nothing is left ends there (the end symbol is permitted); if the model itself holds the end for
+    impossible, the rules are waived for that row and step.
+    """
+    allowed = log_probs
+    for rule in rules:
+        allowed = rule(prefix, allowed)
+    if allowed is log_probs:
+        return log_probs
+    blocked = allowed.amax(1) == NEVER  # (N,)
+    if not bool(blocked.any()):  # nearly always; saves two passes over the vocabulary
+        return allowed
+    end = log_probs[:, eos]
+    stuck = blocked & (end == NEVER)
+    column = torch.full((len(log_probs), 1), eos, device=log_probs.device)
+    allowed = allowed.scatter(1, column, torch.where(blocked, end, allowed[:, eos]).unsqueeze(1))
+    return torch.where(stuck.unsqueeze(1), log_probs, allowed)

@@ -1,0 +1,355 @@
+"""A trained system: raw input → text, scores, attention, trace. The only place where strings meet tensors."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.building import build_model
+from dragoman.config import Section, explain
+from dragoman.contracts import Modality
+from dragoman.data import tokenizers
+from dragoman.data.batching import Encoded
+from dragoman.data.examples import SOURCE, Example, tidy
+from dragoman.data.tokenizers import Tokenizer
+from dragoman.data.vocabulary import BOS, EOS, PAD, UNK
+from dragoman.errors import UserError
+from dragoman.files import write_json, write_tensors
+from dragoman.modalities.text import Text
+from dragoman.nn.model import Model
+from dragoman.parts import kind_of, part
+from dragoman.recipe import Recipe, make_recipe
+from dragoman.search import Result, SearchConfig, force, search
+from dragoman.training.checkpoint import load_weights, named_weights, read_tensors
+from dragoman.training.trainer import pick_device
+from dragoman.types import Hypothesis, Trace
+
+FORMAT = 1  # of the run folder
+Raw = str | Mapping[str, str]  # one source, or several by name
+
+
+class Lengths(Section):
+    """How long an output may get, learnt from the training pairs: source length times ``ratio``, plus ``extra``."""
+
+    ratio: float = 2.0
+    extra: int = 10
+    most: int = 500
+
+    @classmethod
+    def of(cls, source: Sequence[int], target: Sequence[int]) -> Lengths:
+        longest = max(target, default=1)
+        if not source or max(source) == 0:
+            return cls(ratio=0.0, extra=2 * longest, most=2 * longest)
+        ratios = np.asarray(target) / np.maximum(np.asarray(source), 1)
+        return cls(ratio=round(1.25 * float(np.quantile(ratios, 0.999)), 3), extra=10, most=2 * longest + 10)
+
+    def limit(self, source: int) -> int:
+        return min(self.most, math.ceil(self.ratio * source) + self.extra)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One output for one input."""
+
+    text: str
+    score: float  # what the search ranked by
+    log_prob: float  # of the whole output
+    tokens: tuple[str, ...]  # the end symbol included if it was produced
+    log_probs: tuple[float, ...]  # one a token
+    finished: bool  # False: cut off at the length limit
+    attention: np.ndarray | None  # (T, A, S), rows as in ``tokens``
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {name: getattr(self, name) for name in ("text", "score", "log_prob", "tokens", "log_probs", "finished")}
+        if self.attention is not None:
+            plain["attention"] = np.round(self.attention.mean(1), 5).tolist()
+        return plain
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """All that was found for one input. ``text``, ``score``, … are those of the best output."""
+
+    source: Raw
+    outputs: tuple[Output, ...]  # best first
+    labels: tuple[str, ...] = ()  # what the S axis of attention is, one a position
+    trace: Trace | None = None
+
+    @property
+    def text(self) -> str:
+        return self.outputs[0].text
+
+    @property
+    def score(self) -> float:
+        return self.outputs[0].score
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        return self.outputs[0].tokens
+
+    @property
+    def log_probs(self) -> tuple[float, ...]:
+        return self.outputs[0].log_probs
+
+    @property
+    def attention(self) -> np.ndarray | None:
+        return self.outputs[0].attention
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "labels": list(self.labels),
+            "outputs": [output.to_json() for output in self.outputs],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What the model thinks of a given target."""
+
+    log_prob: float
+    tokens: tuple[str, ...]
+    log_probs: tuple[float, ...]
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(min(700.0, -self.log_prob / max(1, len(self.tokens))))
+
+
+class System:
+    """Load one with ``dragoman.load``, or get one from ``dragoman.train``; call it with a string."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        modalities: Mapping[str, Modality],
+        target: Tokenizer,
+        model: Model,
+        lengths: Lengths,
+        folder: Path | None = None,
+    ) -> None:
+        self.recipe, self.modalities, self.target = recipe, dict(modalities), target
+        self.model, self.lengths, self.folder = model, lengths, folder
+        self.device = next(model.parameters()).device
+
+    def __call__(self, source: Raw) -> str:
+        return self.predict([source])[0].text
+
+    def __repr__(self) -> str:
+        return f"System({self.recipe.preset}, {self.model.parameters_count:,} parameters, {self.folder})"
+
+    # ---- from strings to strings
+
+    def predict(
+        self, sources: Sequence[Raw], *, batch: int = 64, attention: bool = True, trace: bool = True, **settings: Any
+    ) -> list[Prediction]:
+        """One prediction an input, in order. ``settings`` change the run's search: beam, n_best, normalize, sample, …
+
+        An empty input has an empty output, without asking the model.
+        """
+        return list(self.stream(sources, batch=batch, attention=attention, trace=trace, **settings))
+
+    def stream(
+        self,
+        sources: Sequence[Raw],
+        *,
+        batch: int = 64,
+        attention: bool = True,
+        trace: bool = True,
+        prefix: Sequence[str] | None = None,
+        **settings: Any,
+    ) -> Iterator[Prediction]:
+        """As ``predict``, given out as soon as the batch is done."""
+        if isinstance(sources, str):
+            raise UserError("predict takes a list of texts; for one text call the system itself: system(text)")
+        if prefix is not None and len(prefix) != len(sources):
+            raise UserError(f"a forced prefix is needed for each input: got {len(prefix)} for {len(sources)} inputs")
+        config = self.search_config(**settings)
+        raws = [self._tidied(source) for source in sources]
+        tensors = [{name: self.modalities[name].tensor(raw[name]) for name in self.modalities} for raw in raws]
+        live = [row for row, raw in enumerate(raws) if not self.modalities or any(raw.values())]
+        order = sorted(live, key=lambda row: max((len(tensor) for tensor in tensors[row].values()), default=0))
+        found: dict[int, Prediction] = {row: self._empty(sources[row]) for row in set(range(len(sources))) - set(live)}
+        self.model.eval()
+        given = 0
+        for begin in range(0, len(order), batch):
+            rows = order[begin : begin + batch]
+            forced = None if prefix is None else [self.target.encode(prefix[row]) for row in rows]
+            results = self._search([tensors[row] for row in rows], config, rows, forced, attention)
+            for row, result in zip(rows, results, strict=True):
+                found[row] = self._prediction(sources[row], raws[row], tensors[row], result, trace)
+            while given in found:
+                yield found.pop(given)
+                given += 1
+        while given in found:
+            yield found.pop(given)
+            given += 1
+
+    def score(self, sources: Sequence[Raw], targets: Sequence[str], *, batch: int = 64) -> list[Scored]:
+        """Log-probability of given targets, end symbol included."""
+        if len(sources) != len(targets):
+            raise UserError(f"scoring needs one target a source: got {len(targets)} for {len(sources)}")
+        raws = [self._tidied(source) for source in sources]
+        tensors = [{name: self.modalities[name].tensor(raw[name]) for name in self.modalities} for raw in raws]
+        gold = [[*self.target.encode(tidy(target)), EOS] for target in targets]
+        order = sorted(range(len(gold)), key=lambda row: len(gold[row]))
+        found: list[Scored] = [Scored(0.0, (), ())] * len(gold)
+        self.model.eval()
+        for begin in range(0, len(order), batch):
+            rows = order[begin : begin + batch]
+            with torch.inference_mode():
+                memory = self._encode([tensors[row] for row in rows])
+                scored = force(self.model, memory, len(rows), [gold[row] for row in rows], bos=BOS, eos=EOS)
+            for row, hypothesis in zip(rows, scored, strict=True):
+                pieces = tuple(self.target.pieces(hypothesis.tokens))
+                found[row] = Scored(hypothesis.log_prob, pieces, hypothesis.log_probs)
+        return found
+
+    def search_config(self, **settings: Any) -> SearchConfig:
+        """The run's own search settings with some of them changed; what the model never learnt to say is forbidden."""
+        chosen = {name: value for name, value in settings.items() if value is not None}
+        merged = self.recipe.search.model_dump() | chosen
+        if "n_best" in chosen and "beam" not in chosen:
+            merged["beam"] = max(merged["beam"], merged["n_best"])
+        merged["forbidden"] = tuple({*merged["forbidden"], PAD, UNK, BOS})
+        from pydantic import ValidationError
+
+        try:
+            return SearchConfig(**merged)
+        except ValidationError as error:
+            raise explain(error, SearchConfig, "search") from None
+
+    # ---- examples as tensors, for training and evaluation
+
+    def encoded(self, examples: Sequence[Example]) -> Encoded:
+        sources = {
+            name: [modality.tensor(example.sources[name]) for example in examples]
+            for name, modality in self.modalities.items()
+        }
+        targets = [torch.tensor([*self.target.encode(example.target), EOS]) for example in examples]
+        collate = {name: modality.collate for name, modality in self.modalities.items()}
+        return Encoded(sources, targets, collate, bos=BOS, pad=PAD)
+
+    # ---- folder
+
+    def save(self, folder: Path | str) -> Path:
+        """All that prediction needs. Another program may read the folder at any time: files are replaced whole."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.save_setup(folder)
+        write_tensors(folder / "model.safetensors", named_weights(self.model), {"format": str(FORMAT)})
+        self.folder = folder
+        return folder
+
+    def save_setup(self, folder: Path) -> None:
+        """Config and tokenisers: what is known before training."""
+        for name, modality in self.modalities.items():
+            if not self.recipe.share_vocabulary:
+                modality.save(folder, name)
+        self.target.save(folder, "target")
+        write_json(
+            folder / "config.json",
+            {"format": FORMAT, "recipe": self.recipe.dump(), "lengths": self.lengths.model_dump()},
+        )
+
+    @classmethod
+    def load(cls, folder: Path | str, device: str = "auto") -> System:
+        """A run, from its folder alone. Nothing in it is executed."""
+        folder = Path(folder)
+        system = cls.load_setup(folder)
+        load_weights(system.model, read_tensors(folder / "model.safetensors"), folder / "model.safetensors")
+        system.device = pick_device(device)
+        system.model.to(system.device).eval()
+        return system
+
+    @classmethod
+    def load_setup(cls, folder: Path) -> System:
+        """As ``load``, with fresh weights."""
+        path = folder / "config.json"
+        try:
+            plain = json.loads(path.read_text(encoding="utf-8"))
+            recipe, lengths = make_recipe(plain["recipe"], str(path)), Lengths(**plain["lengths"])
+        except FileNotFoundError:
+            raise UserError(f"{folder}: not the folder of a run (there is no config.json in it)") from None
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+            raise UserError(f"{path}: damaged ({error}); train again, or restore the file") from None
+        target = tokenizers.load(folder, "target")
+        modalities: dict[str, Modality] = {}
+        for name, source in recipe.sources.items():
+            kind = part("modality", kind_of(source.modality))
+            if recipe.share_vocabulary and kind is Text:
+                modalities[name] = Text(source.modality, target)  # type: ignore[arg-type]
+            else:
+                modalities[name] = kind.load(source.modality, folder, name)
+        return cls(recipe, modalities, target, build_model(recipe, modalities, target), lengths, folder)
+
+    # ---- inside
+
+    def _tidied(self, source: Raw) -> dict[str, str]:
+        named = {SOURCE: source} if isinstance(source, str) else dict(source)
+        if self.modalities and named.keys() != self.modalities.keys():
+            raise UserError(f"this run reads {sorted(self.modalities)}, but got {sorted(named)}")
+        return {name: tidy(raw) for name, raw in named.items()}
+
+    def _encode(self, tensors: Sequence[Mapping[str, Tensor]]) -> Any:
+        padded = {
+            name: modality.collate([row[name] for row in tensors]).to(self.device)
+            for name, modality in self.modalities.items()
+        }
+        return self.model.encode(padded)
+
+    def _search(
+        self,
+        tensors: Sequence[Mapping[str, Tensor]],
+        config: SearchConfig,
+        keys: Sequence[int],
+        prefix: Sequence[Sequence[int]] | None,
+        attention: bool,
+    ) -> list[Result]:
+        with torch.inference_mode():
+            return search(
+                self.model,
+                self._encode(tensors),
+                len(tensors),
+                config,
+                bos=BOS,
+                eos=EOS,
+                limits=[self.lengths.limit(max((len(x) for x in row.values()), default=0)) for row in tensors],
+                prefix=prefix,
+                keys=keys,
+                need_attention=attention and bool(self.model.decoder.maps),
+            )
+
+    def _prediction(
+        self, source: Raw, raw: Mapping[str, str], tensors: Mapping[str, Tensor], result: Result, trace: bool
+    ) -> Prediction:
+        labels = [label for name, modality in self.modalities.items() for label in modality.labels(raw[name])]
+        outputs = tuple(self._output(hypothesis, len(labels)) for hypothesis in result.hypotheses)
+        return Prediction(source, outputs, tuple(labels), result.trace if trace else None)
+
+    def _output(self, hypothesis: Hypothesis, positions: int) -> Output:
+        attention = hypothesis.attention
+        return Output(
+            self.target.decode(hypothesis.tokens),
+            hypothesis.score,
+            hypothesis.log_prob,
+            tuple(self.target.pieces(hypothesis.tokens)),
+            hypothesis.log_probs,
+            hypothesis.finished,
+            None if attention is None else attention[..., :positions],
+        )
+
+    def _empty(self, source: Raw) -> Prediction:
+        return Prediction(source, (Output("", 0.0, 0.0, (), (), True, None),))
+
+
+def texts_of(predictions: Iterable[Prediction]) -> list[str]:
+    return [prediction.text for prediction in predictions]

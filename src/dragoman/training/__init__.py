@@ -1,0 +1,1 @@
+"""Objective, optimiser, checkpoints and the loop that joins them."""

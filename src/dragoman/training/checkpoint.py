@@ -1,0 +1,125 @@
+"""All that a training run is, in one file that is replaced in one move: weights, optimiser, schedule, data position, patience.
+
+Random numbers need no state: every update seeds its own (see ``trainer.py``), and the batches of an epoch are a function of
+(seed, epoch). The file is safetensors; the position is JSON in its header.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor
+
+from dragoman.errors import UserError
+from dragoman.files import write_tensors
+
+
+@dataclass
+class Progress:
+    """Where a run stands."""
+
+    update: int = 0
+    epoch: int = 0
+    position: int = 0  # batches of this epoch already trained on
+    tokens: int = 0
+    seconds: float = 0.0  # trained so far, over all sittings
+    reductions: int = 0  # of the learning rate, on plateaus
+    waited: int = 0  # validations since the best
+    waited_plateau: int = 0
+    skipped: int = 0  # updates left out because the gradient was not finite
+    best: list[float] = field(default_factory=list)  # (score, -loss) of the best validation
+    best_update: int = 0
+    snapshots: list[list[float]] = field(
+        default_factory=list
+    )  # (score, -loss, update) of the weights kept for averaging
+    metrics_bytes: int = 0  # how much of metrics.jsonl belongs to this point
+    done: str = ""  # why training ended; empty while it has not
+
+
+def named_weights(model: torch.nn.Module) -> dict[str, Tensor]:
+    """Every parameter and buffer once: of tied weights only the first name."""
+    seen: set[int] = set()
+    weights = {}
+    for name, tensor in model.state_dict().items():
+        if tensor.data_ptr() in seen and tensor.numel():
+            continue
+        seen.add(tensor.data_ptr())
+        weights[name] = tensor.detach().contiguous().cpu()
+    return weights
+
+
+def load_weights(model: torch.nn.Module, weights: dict[str, Tensor], where: Path) -> None:
+    """Exactly the tensors of ``named_weights``, or a sentence that says which are wrong."""
+    wanted = named_weights(model)
+    missing, unknown = wanted.keys() - weights.keys(), weights.keys() - wanted.keys()
+    shapes = [name for name in wanted.keys() & weights.keys() if wanted[name].shape != weights[name].shape]
+    if missing or unknown or shapes:
+        raise UserError(
+            f"{where}: does not fit the config beside it "
+            f"(missing: {sorted(missing)[:3]}, unknown: {sorted(unknown)[:3]}, other shape: {sorted(shapes)[:3]}); "
+            "the folder is damaged or was put together from two runs"
+        )
+    model.load_state_dict(weights, strict=False)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; is this the folder of a finished run?") from None
+    except Exception as error:  # safetensors raises its own kinds for damaged files
+        raise UserError(f"{path}: cannot be read ({error})") from None
+
+
+def save_checkpoint(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+    tensors = {f"model.{name}": tensor for name, tensor in named_weights(model).items()}
+    for index, parameter in enumerate(_parameters(optimizer)):
+        for name, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"optimizer.{index}.{name}"] = value.detach().cpu().contiguous()
+    write_tensors(path, tensors, {"progress": json.dumps(asdict(progress))})
+
+
+def load_checkpoint(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+    tensors = read_tensors(path)
+    progress = read_progress(path)
+    weights = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
+    load_weights(model, weights, path)
+    for index, parameter in enumerate(_parameters(optimizer)):
+        prefix = f"optimizer.{index}."
+        state: dict[str, Any] = {}
+        for name, value in tensors.items():
+            if name.startswith(prefix):
+                kind = name.removeprefix(prefix)
+                state[kind] = value if kind == "step" else value.to(parameter.device)
+        if state:
+            optimizer.state[parameter] = state
+    return progress
+
+
+def read_progress(path: Path) -> Progress:
+    with safe_open(path, framework="pt") as file:
+        return Progress(**json.loads(file.metadata()["progress"]))
+
+
+def average(paths: Iterable[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of several files, summed in double precision."""
+    total: dict[str, Tensor] = {}
+    kinds: dict[str, torch.dtype] = {}
+    count = 0
+    for path in paths:
+        count += 1
+        for name, tensor in read_tensors(path).items():
+            kinds[name] = tensor.dtype
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / count).to(kinds[name]) for name, tensor in total.items()}
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

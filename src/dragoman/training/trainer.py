@@ -1,0 +1,317 @@
+"""The training loop: a generator of events that can be stopped anywhere and goes on exactly there.
+
+Exactness: the batches of an epoch depend on (seed, epoch) alone, every update seeds the random numbers it uses from
+(seed, update), and validation draws none. So weights, optimiser and a few counters are the whole state.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from dragoman.config import Section
+from dragoman.data.batching import Encoded, padding_share
+from dragoman.errors import UserError
+from dragoman.files import write_tensors
+from dragoman.modalities.text import hide_rare
+from dragoman.nn.model import Model
+from dragoman.training.checkpoint import Progress, load_checkpoint, named_weights, save_checkpoint
+from dragoman.training.events import Event, Saved, Started, Stepped, Stopped, Validated
+from dragoman.training.objective import summed_loss
+from dragoman.training.optim import OptimConfig, learning_rate, make_optimizer
+from dragoman.types import Batch
+
+
+class TrainingConfig(Section):
+    optim: OptimConfig = OptimConfig()
+    batch_tokens: int = Field(2048, gt=0)  # rows of a batch times its longest side
+    accumulate: int = Field(1, gt=0)  # batches an update
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    max_updates: int | None = Field(None, gt=0)
+    max_epochs: int | None = Field(60, gt=0)
+    max_time: float | None = Field(None, gt=0)  # seconds, over all sittings
+    validate_every: int | None = Field(None, gt=0)  # updates; None = once an epoch
+    patience: int = Field(10, gt=0)  # validations without improvement
+    average: int = Field(5, ge=1)  # how many snapshots make the final weights; 1 = the best or last alone
+    average_of: Literal["best", "last"] = "best"
+    save_every: float = Field(60.0, gt=0)  # seconds between checkpoints
+    log_every: int = Field(20, gt=0)  # updates
+    seed: int = 1
+    device: str = "auto"
+    autocast: bool = False  # bfloat16 where it is safe
+    threads: int | None = Field(None, gt=0)  # None = every core
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What a validation found. Higher ``score`` is better."""
+
+    loss: float
+    score: float
+    metric: str
+    details: Mapping[str, float]
+
+
+def pick_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device(
+            "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        )
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"--device {name}: not usable here ({str(error).splitlines()[0]}); try --device auto") from None
+    return device
+
+
+class Trainer:
+    """One run of training in one folder."""
+
+    def __init__(
+        self,
+        model: Model,
+        data: Encoded,
+        config: TrainingConfig,
+        folder: Path,
+        validate: Callable[[Model], Scores],
+        rare_targets: Tensor | None = None,
+    ) -> None:
+        self.model, self.data, self.config, self.folder = model, data, config, folder
+        self.validate, self.rare_targets = validate, rare_targets
+        self.device = pick_device(config.device)
+        torch.set_num_threads(config.threads or os.cpu_count() or 1)
+        model.to(self.device)
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.optimizer = make_optimizer(config.optim, self.parameters)
+        self.progress = Progress()
+        self.checkpoint = folder / "checkpoint.safetensors"
+        self.metrics = folder / "metrics.jsonl"
+
+    def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+        """Train to the end, or until ``should_stop``. Yields events; every one is in ``metrics.jsonl`` too."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.checkpoint.exists():
+            self.progress = load_checkpoint(self.checkpoint, self.model, self.optimizer)
+        self._cut_metrics()
+        progress, config = self.progress, self.config
+        batches = self._batches(progress.epoch)
+        per_epoch = -(-len(batches) // config.accumulate)
+        last_update = self.last_update(per_epoch)
+        progress.done = self._reason(last_update) if progress.done else ""  # limits may have been raised since
+        if progress.done:
+            yield Stopped(progress.update, progress.done, True, progress.seconds)
+            return
+        yield self._log(
+            Started(
+                progress.update,
+                last_update,
+                len(batches),
+                padding_share(self.data.target_lengths, batches),
+                padding_share(self.data.source_lengths, batches),
+            )
+        )
+        validate_every = config.validate_every or per_epoch
+        window = _Window()
+        began = saved_at = time.monotonic()
+        seconds_before = progress.seconds
+
+        def clock() -> float:
+            return seconds_before + time.monotonic() - began
+
+        while True:
+            self._update(batches, last_update, window)
+            if progress.position >= len(batches):
+                progress.epoch, progress.position = progress.epoch + 1, 0
+                batches = self._batches(progress.epoch)
+            progress.seconds = clock()
+            if progress.update % config.log_every == 0:
+                yield self._log(window.report(progress, self.optimizer.param_groups[0]["lr"]))
+            ends = progress.update >= last_update or (config.max_time or float("inf")) <= progress.seconds
+            if ends or progress.update % validate_every == 0:
+                yield self._log(self._validate())
+                window.restart()
+                progress.seconds = clock()
+            reason = self._reason(last_update)
+            interrupted = not reason and should_stop()
+            progress.done = reason
+            if reason or interrupted or time.monotonic() - saved_at > config.save_every:
+                progress.seconds = clock()
+                self._save()
+                saved_at = time.monotonic()
+                yield Saved(progress.update)
+                window.restart()
+            if reason or interrupted:
+                yield self._log(Stopped(progress.update, reason or "interrupted", bool(reason), progress.seconds))
+                return
+
+    def _reason(self, last_update: int) -> str:
+        """Why training is over, or nothing."""
+        progress, config = self.progress, self.config
+        if progress.update >= last_update:
+            return f"{last_update:,} updates done"
+        if config.max_time is not None and progress.seconds >= config.max_time:
+            return f"time limit of {config.max_time:g} s"
+        if progress.waited >= config.patience:
+            return f"no better dev score for {config.patience} validations"
+        return ""
+
+    def last_update(self, per_epoch: int) -> int:
+        limits = [self.config.max_updates, self.config.max_epochs and self.config.max_epochs * per_epoch]
+        return min((limit for limit in limits if limit), default=10**9)
+
+    def snapshot_paths(self) -> list[Path]:
+        """The weights that make the final model, best first."""
+        return [self._snapshot(int(update)) for _, _, update in self.progress.snapshots]
+
+    def measure(self, updates: int = 3) -> float:
+        """Seconds an update takes here, tried on copies: training itself is not touched."""
+        batches = self._batches(0)
+        weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        self.model.train()
+        times = []
+        for rows in batches[: updates + 1]:
+            began = time.monotonic()
+            batch = self.data.batch(rows).to(self.device)
+            (summed_loss(self.model.teach(batch), batch, self.config.label_smoothing) / batch.tokens).backward()
+            times.append((time.monotonic() - began) / batch.tokens)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.model.load_state_dict(weights)
+        per_token = float(np.median(times[1:] or times))
+        return per_token * sum(self.data.target_lengths) / len(batches) * self.config.accumulate * 1.15
+
+    def _batches(self, epoch: int) -> list[np.ndarray]:
+        return self.data.batches(self.config.batch_tokens, seed=self.config.seed, epoch=epoch)
+
+    def _update(self, batches: list[np.ndarray], last_update: int, window: _Window) -> None:
+        progress, config = self.progress, self.config
+        progress.update += 1
+        torch.manual_seed(config.seed * 1_000_003 + progress.update)
+        group = batches[progress.position : progress.position + config.accumulate]
+        progress.position += len(group)
+        loaded = [self.data.batch(rows) for rows in group]
+        tokens = sum(batch.tokens for batch in loaded)
+        self.model.train()
+        total = 0.0
+        for batch in loaded:
+            batch = batch.to(self.device)
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=config.autocast):
+                step = self.model.teach(self._hide_rare(batch))
+                loss = summed_loss(step, batch, config.label_smoothing) / tokens
+            loss.backward()
+            total += loss.item()
+        limit = config.optim.clip or float("inf")
+        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, limit))
+        rate = learning_rate(config.optim, progress.update, last_update, progress.reductions)
+        for options in self.optimizer.param_groups:
+            options["lr"] = rate
+        if np.isfinite(norm) and np.isfinite(total):
+            self.optimizer.step()
+        else:
+            progress.skipped += 1
+            if progress.skipped > 20:
+                raise UserError(
+                    f"the gradient was not finite in {progress.skipped} updates (the last one: {progress.update}); "
+                    "lower the learning rate, for example --set training.optim.learning_rate=0.0003"
+                )
+        self.optimizer.zero_grad(set_to_none=True)
+        progress.tokens += tokens
+        window.add(total * tokens, tokens, norm)
+
+    def _hide_rare(self, batch: Batch) -> Batch:
+        if self.rare_targets is None:
+            return batch
+        return replace(batch, inputs=hide_rare(batch.inputs, self.rare_targets))
+
+    def _validate(self) -> Validated:
+        progress, config = self.progress, self.config
+        self.model.eval()
+        with torch.inference_mode():
+            scores = self.validate(self.model)
+        rank = [scores.score, -scores.loss]
+        best = not progress.best or rank > progress.best
+        if best:
+            progress.best, progress.best_update = rank, progress.update
+            progress.waited = progress.waited_plateau = 0
+        else:
+            progress.waited += 1
+            progress.waited_plateau += 1
+            if progress.waited_plateau > config.optim.plateau_patience:
+                progress.reductions += 1
+                progress.waited_plateau = 0
+        self._keep_snapshot(rank)
+        return Validated(
+            progress.update, progress.epoch, scores.loss, scores.score, scores.metric, best, progress.seconds,
+            dict(scores.details),
+        )  # fmt: skip
+
+    def _keep_snapshot(self, rank: list[float]) -> None:
+        """Weights for the average: the n best or the n last. A file goes only when no checkpoint needs it."""
+        progress, config = self.progress, self.config
+        kept = [*progress.snapshots, [*rank, float(progress.update)]]
+        if config.average_of == "best":
+            kept.sort(reverse=True)
+        else:
+            kept.sort(key=lambda entry: -entry[2])
+        progress.snapshots = kept[: config.average]
+        if any(entry[2] == progress.update for entry in progress.snapshots):
+            write_tensors(self._snapshot(progress.update), named_weights(self.model))
+
+    def _save(self) -> None:
+        self.progress.metrics_bytes = self.metrics.stat().st_size if self.metrics.exists() else 0
+        save_checkpoint(self.checkpoint, self.model, self.optimizer, self.progress)
+        needed = set(self.snapshot_paths())
+        for path in self.folder.glob("snapshots/*.safetensors"):
+            if path not in needed:
+                path.unlink()
+
+    def _snapshot(self, update: int) -> Path:
+        return self.folder / "snapshots" / f"{update:08d}.safetensors"
+
+    def _log(self, event: Event) -> Event:
+        line = json.dumps({"event": type(event).__name__.lower(), **asdict(event)}, ensure_ascii=False)
+        with open(self.metrics, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        return event
+
+    def _cut_metrics(self) -> None:
+        """Drop the lines that were written after the checkpoint: those updates are done again."""
+        if self.metrics.exists():
+            os.truncate(self.metrics, min(self.progress.metrics_bytes, self.metrics.stat().st_size))
+
+
+class _Window:
+    """Sums since the last report."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self.loss, self.tokens, self.norm, self.updates, self.began = 0.0, 0, 0.0, 0, time.monotonic()
+
+    def add(self, loss: float, tokens: int, norm: float) -> None:
+        self.loss, self.tokens, self.norm, self.updates = (
+            self.loss + loss,
+            self.tokens + tokens,
+            self.norm + norm,
+            self.updates + 1,
+        )
+
+    def report(self, progress: Progress, rate: float) -> Stepped:
+        elapsed = max(time.monotonic() - self.began, 1e-9)
+        event = Stepped(
+            progress.update, progress.epoch, self.loss / max(self.tokens, 1), rate, self.norm / max(self.updates, 1),
+            self.tokens / elapsed, progress.seconds,
+        )  # fmt: skip
+        self.restart()
+        return event

@@ -1,0 +1,116 @@
+"""Small random modules of every kind, found by listing the plug-in folders: a new file is tested unasked."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from dragoman.parts import kinds, part
+from dragoman.types import Memory, Padded
+
+WIDTH, VOCABULARY, POSITIONS = 12, 11, 7
+
+# More than the defaults of a kind: settings that lead to other code. A kind that is not named here is tested with its
+# defaults, so that nothing goes untested.
+CELLS = ("tanh", "relu", "gru", "lstm")
+ENCODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "rnn": [
+        {"cell": cell, "layers": layers, "direction": direction, "width": 6}
+        for cell, layers, direction in itertools.product(CELLS, (1, 2), ("forward", "backward", "both"))
+    ]
+}
+DECODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "rnn": [
+        *({"cell": cell, "context": "initial", "layers": 2} for cell in CELLS),
+        *({"cell": cell, "context": "every-step", "layers": 2} for cell in CELLS),
+        *({"cell": cell, "timing": "before", "layers": layers} for cell in CELLS for layers in (1, 2)),
+        *({"cell": cell, "timing": "after", "layers": layers} for cell in CELLS for layers in (1, 2)),
+        *({"cell": cell, "input_feeding": True, "layers": layers} for cell in CELLS for layers in (1, 2)),
+        *(
+            {"attention": {"kind": kind}, "timing": timing}
+            for kind in kinds("attention")
+            for timing in ("before", "after")
+        ),
+        {"deep_output": True, "timing": "before", "tie_embeddings": False},
+        {"deep_output": True, "context": "initial"},
+        {"bridge": "dense"},
+        {"bridge": "zero"},
+    ]
+}
+
+
+def seeded(seed: int = 0) -> None:
+    torch.manual_seed(seed)
+
+
+def encoders() -> Iterator[tuple[str, dict[str, Any]]]:
+    for kind in kinds("encoder"):
+        for settings in ENCODER_SETTINGS.get(kind, [{}]):
+            yield kind, settings
+
+
+def decoders() -> Iterator[tuple[str, dict[str, Any]]]:
+    for kind in kinds("decoder"):
+        for settings in DECODER_SETTINGS.get(kind, [{}]):
+            yield kind, settings
+
+
+def name(case: tuple[str, dict[str, Any]]) -> str:
+    kind, settings = case
+    return "-".join([kind, *(f"{key}={value}" for key, value in settings.items())])
+
+
+def make_encoder(case: tuple[str, dict[str, Any]]) -> Any:
+    seeded(1)
+    kind, settings = case
+    found = part("encoder", kind)
+    return found(found.Config(**settings), input_width=WIDTH).eval()
+
+
+def make_attention(kind: str, query_width: int = WIDTH, memory_width: int = WIDTH) -> Any:
+    seeded(2)
+    found = part("attention", kind)
+    return found(found.Config(), query_width=query_width, memory_width=memory_width).eval()
+
+
+def make_decoder(case: tuple[str, dict[str, Any]], memory: Memory | None) -> Any:
+    seeded(3)
+    kind, settings = case
+    found = part("decoder", kind)
+    fields = found.Config.model_fields
+    sizes = {key: WIDTH for key in ("width", "embedding") if key in fields and key not in settings}
+    shape = None if memory is None or memory.summary is None else tuple(memory.summary.shape[1:])
+    return found(
+        found.Config(**sizes, **settings),
+        vocabulary=VOCABULARY,
+        memory_width=None if memory is None else memory.states.shape[-1],
+        summary_shape=shape,
+    ).eval()
+
+
+def make_padded(batch: int = 4, seed: int = 5) -> Padded:
+    seeded(seed)
+    lengths = torch.tensor([POSITIONS, 3, 1, 5, 2, 6, 4, 7][:batch])
+    mask = torch.arange(POSITIONS) < lengths[:, None]
+    return Padded(torch.randn(batch, POSITIONS, WIDTH), mask)
+
+
+def make_memory(batch: int = 4, seed: int = 6, layers: int = 2, parts: int = 2) -> Memory:
+    source = make_padded(batch, seed)
+    return Memory(source.data, source.mask, summary=torch.randn(batch, layers, parts, WIDTH))
+
+
+def rows_of(memory: Memory, rows: list[int]) -> Memory:
+    return Memory(
+        memory.states[rows],
+        memory.mask[rows],
+        None if memory.values is None else memory.values[rows],
+        None if memory.summary is None else memory.summary[rows],
+    )
+
+
+def close(first: torch.Tensor, second: torch.Tensor, tolerance: float = 2e-5) -> bool:
+    return torch.allclose(first, second, atol=tolerance, rtol=1e-4)

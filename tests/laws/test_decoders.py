@@ -1,0 +1,203 @@
+"""The laws of ``contracts.Decoder``, for every file of the folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from law_cases import VOCABULARY, close, decoders, make_decoder, make_memory, name, rows_of
+from torch import Tensor
+
+from dragoman.types import Memory, State, map_tree
+
+every_decoder = pytest.mark.parametrize("case", list(decoders()), ids=name)
+LENGTH = 6
+
+
+def tokens(rows: int = 4, length: int = LENGTH, seed: int = 4) -> Tensor:
+    return torch.randint(0, VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+def leaves(tree) -> list[Tensor]:
+    found: list[Tensor] = []
+    map_tree(lambda x: found.append(x) or x, tree)
+    return found
+
+
+def copied(state: State) -> State:
+    return replace(
+        state, fixed=map_tree(lambda x: x.clone(), state.fixed), carry=map_tree(lambda x: x.clone(), state.carry)
+    )
+
+
+@every_decoder
+def test_any_split_of_the_tokens_gives_the_same(case) -> None:
+    memory = make_memory()
+    decoder, asked = make_decoder(case, memory), tokens()
+    whole = decoder(asked, decoder.start(memory, 4), need_attention=True)
+    for sizes in ([1] * LENGTH, [2, 1, 3], [5, 1]):
+        state, pieces, maps = decoder.start(memory, 4), [], []
+        for piece in asked.split(sizes, 1):
+            step = decoder(piece, state, need_attention=True)
+            state = step.state
+            pieces.append(step.log_probs)
+            maps.append(step.attention)
+        assert close(torch.cat(pieces, 1), whole.log_probs)
+        if whole.attention is not None:
+            assert close(torch.cat(maps, 1), whole.attention)
+        for ours, theirs in zip(leaves(state.carry), leaves(whole.state.carry), strict=True):
+            assert close(ours, theirs)
+
+
+@every_decoder
+def test_causality(case) -> None:
+    memory = make_memory()
+    decoder, asked = make_decoder(case, memory), tokens()
+    changed = asked.clone()
+    changed[:, 3:] = (changed[:, 3:] + 1) % VOCABULARY
+    plain = decoder(asked, decoder.start(memory, 4)).log_probs
+    other = decoder(changed, decoder.start(memory, 4)).log_probs
+    assert close(plain[:, :3], other[:, :3])
+    assert not close(plain[:, 3:], other[:, 3:])
+
+
+@every_decoder
+def test_reorder_permutes_the_carry_and_nothing_else(case) -> None:
+    """k rows a source: after reorder, every row goes on as the row it came from would have."""
+    memory = make_memory()
+    decoder, k = make_decoder(case, memory), 3
+    first, second = tokens(4 * k, 3), tokens(4 * k, 2, seed=11)
+    state = decoder(first, decoder.start(memory, 4).spread(k)).state
+    order = torch.tensor([source * k + pick for source in range(4) for pick in (2, 0, 2)])
+    reordered = decoder(second, state.reorder(order)).log_probs
+    straight = decoder(second, decoder(first[order], decoder.start(memory, 4).spread(k)).state).log_probs
+    assert close(reordered, straight)
+    if leaves(state.carry):
+        assert not close(reordered, decoder(second, state).log_probs)
+
+
+@every_decoder
+def test_select_keeps_whole_sources(case) -> None:
+    memory = make_memory()
+    decoder, k = make_decoder(case, memory), 2
+    first, second = tokens(4 * k, 3), tokens(4 * k, 2, seed=11)
+    state = decoder(first, decoder.start(memory, 4).spread(k)).state
+    everything = decoder(second, state).log_probs.view(4, k, 2, -1)
+    some = decoder(second.view(4, k, 2)[[3, 1]].flatten(0, 1), state.select(torch.tensor([3, 1]))).log_probs
+    assert close(some.view(2, k, 2, -1), everything[[3, 1]])
+
+
+@every_decoder
+def test_padding_of_the_memory_is_invisible(case) -> None:
+    memory = make_memory()
+    decoder, asked = make_decoder(case, memory), tokens()
+    rubbish = memory.states.clone()
+    rubbish[~memory.mask] = 30.0
+    wide = torch.full((4, 4, memory.states.shape[-1]), 9.0)
+    longer = Memory(
+        torch.cat([rubbish, wide], 1),
+        torch.cat([memory.mask, torch.zeros(4, 4, dtype=torch.bool)], 1),
+        summary=memory.summary,
+    )
+    plain = decoder(asked, decoder.start(memory, 4)).log_probs
+    assert close(plain, decoder(asked, decoder.start(longer, 4)).log_probs)
+
+
+@every_decoder
+def test_log_probs_are_normalised(case) -> None:
+    memory = make_memory()
+    decoder = make_decoder(case, memory)
+    log_probs = decoder(tokens(), decoder.start(memory, 4)).log_probs
+    assert log_probs.dtype == torch.float32
+    assert log_probs.shape == (4, LENGTH, VOCABULARY)
+    assert close(log_probs.exp().sum(-1), torch.ones(4, LENGTH))
+
+
+@every_decoder
+def test_pure(case) -> None:
+    """The state given is unchanged, nothing stays on the decoder, and the same call gives the same result."""
+    memory = make_memory()
+    decoder, asked = make_decoder(case, memory), tokens()
+    attributes = set(vars(decoder))
+    state = decoder.start(memory, 4)
+    before = copied(state)
+    first = decoder(asked, state).log_probs
+    decoder(tokens(seed=30), decoder.start(make_memory(seed=31), 4))
+    assert torch.equal(first, decoder(asked, state).log_probs)
+    for tree, old in ((state.fixed, before.fixed), (state.carry, before.carry)):
+        assert all(torch.equal(a, b) for a, b in zip(leaves(tree), leaves(old), strict=True))
+    assert set(vars(decoder)) == attributes
+
+
+@every_decoder
+def test_asking_for_attention_changes_nothing(case) -> None:
+    memory = make_memory()
+    decoder, asked = make_decoder(case, memory), tokens()
+    plain = decoder(asked, decoder.start(memory, 4))
+    told = decoder(asked, decoder.start(memory, 4), need_attention=True)
+    assert plain.attention is None
+    assert torch.equal(plain.log_probs, told.log_probs)
+    if decoder.maps:
+        assert told.attention.shape == (4, LENGTH, decoder.maps, memory.mask.shape[1])
+        assert close(told.attention.sum(-1), torch.ones(4, LENGTH, decoder.maps))
+        assert (told.attention.masked_select(~memory.mask[:, None, None]) == 0).all()
+
+
+@every_decoder
+def test_batch_of_one_is_a_row_of_many(case) -> None:
+    memory = make_memory(8)
+    decoder, asked = make_decoder(case, memory), tokens(8)
+    together = decoder(asked, decoder.start(memory, 8)).log_probs
+    for row in range(8):
+        one = rows_of(memory, [row])
+        assert close(decoder(asked[row : row + 1], decoder.start(one, 1)).log_probs[0], together[row])
+
+
+@every_decoder
+def test_the_source_matters(case) -> None:
+    memory, other = make_memory(), make_memory(seed=77)
+    decoder, asked = make_decoder(case, memory), tokens()
+    assert not close(
+        decoder(asked, decoder.start(memory, 4)).log_probs, decoder(asked, decoder.start(other, 4)).log_probs
+    )
+
+
+@every_decoder
+def test_gradient_reaches_every_parameter(case) -> None:
+    memory = make_memory()
+    decoder, asked = make_decoder(case, memory), tokens(4, 12)
+    decoder(asked, decoder.start(memory, 4)).log_probs.square().sum().backward()
+    for key, parameter in decoder.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, key
+
+
+@every_decoder
+def test_gradient_is_that_of_one_token_at_a_time(case) -> None:
+    """The fast paths (whole sequences, deferred weight gradients) against the plainest way of running."""
+    memory = make_memory()
+    decoder, asked = make_decoder(case, memory), tokens()
+    weights = torch.randn(4, LENGTH, VOCABULARY, generator=torch.Generator().manual_seed(2))
+    (decoder(asked, decoder.start(memory, 4)).log_probs * weights).sum().backward()
+    fast = {key: parameter.grad.clone() for key, parameter in decoder.named_parameters()}
+    decoder.zero_grad()
+    state, total = decoder.start(memory, 4), torch.zeros(())
+    for position in range(LENGTH):
+        step = decoder(asked[:, position : position + 1], state)
+        state = step.state
+        total = total + (step.log_probs * weights[:, position : position + 1]).sum()
+    total.backward()
+    for key, parameter in decoder.named_parameters():
+        assert close(fast[key], parameter.grad, 1e-4), key
+
+
+@every_decoder
+def test_without_a_source_it_is_a_language_model(case) -> None:
+    decoder, asked = make_decoder(case, None), tokens()
+    whole = decoder(asked, decoder.start(None, 4)).log_probs
+    state, pieces = decoder.start(None, 4), []
+    for piece in asked.split([1, 2, 3], 1):
+        step = decoder(piece, state)
+        state = step.state
+        pieces.append(step.log_probs)
+    assert close(torch.cat(pieces, 1), whole)

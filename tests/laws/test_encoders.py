@@ -1,0 +1,87 @@
+"""The laws of ``contracts.Encoder``, for every file of the folder."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from law_cases import close, encoders, make_encoder, make_padded, name
+
+from dragoman.types import Padded
+
+every_encoder = pytest.mark.parametrize("case", list(encoders()), ids=name)
+
+
+def real(memory) -> torch.Tensor:
+    return memory.states[memory.mask]
+
+
+@every_encoder
+def test_padding_is_invisible(case) -> None:
+    encoder, source = make_encoder(case), make_padded()
+    wide = torch.full((4, 5, source.data.shape[-1]), 1e3)
+    longer = Padded(torch.cat([source.data, wide], 1), torch.cat([source.mask, torch.zeros(4, 5, dtype=torch.bool)], 1))
+    rubbish = source.data.clone()
+    rubbish[~source.mask] = -7.0
+    plain = encoder(source)
+    for other in (encoder(longer), encoder(Padded(rubbish, source.mask))):
+        assert close(real(plain), real(other))
+        if plain.summary is not None:
+            assert close(plain.summary, other.summary)
+
+
+@every_encoder
+def test_batch_of_one_is_a_row_of_many(case) -> None:
+    encoder, source = make_encoder(case), make_padded(8)
+    together = encoder(source)
+    for row in range(8):
+        length = int(source.mask[row].sum())
+        alone = encoder(Padded(source.data[row : row + 1, :length], source.mask[row : row + 1, :length]))
+        assert close(alone.states[alone.mask], together.states[row][together.mask[row]])
+        if alone.summary is not None:
+            assert close(alone.summary[0], together.summary[row])
+
+
+@every_encoder
+def test_widths_are_as_said(case) -> None:
+    encoder, source = make_encoder(case), make_padded()
+    memory = encoder(source)
+    assert memory.states.shape[0] == 4
+    assert memory.states.shape[-1] == encoder.width
+    assert memory.mask.shape == memory.states.shape[:2]
+    assert (None if memory.summary is None else tuple(memory.summary.shape[1:])) == encoder.summary_shape
+
+
+@every_encoder
+def test_pure(case) -> None:
+    encoder, source, other = make_encoder(case), make_padded(), make_padded(seed=9)
+    before = {key: value.clone() for key, value in encoder.state_dict().items()}
+    attributes = set(vars(encoder))
+    first = encoder(source)
+    encoder(other)
+    second = encoder(source)
+    assert torch.equal(first.states, second.states)
+    assert set(vars(encoder)) == attributes
+    assert all(torch.equal(before[key], value) for key, value in encoder.state_dict().items())
+
+
+@every_encoder
+def test_gradient_reaches_every_parameter(case) -> None:
+    encoder, source = make_encoder(case), make_padded()
+    memory = encoder(source)
+    loss = real(memory).square().sum() + (0 if memory.summary is None else memory.summary.square().sum())
+    loss.backward()
+    for key, parameter in encoder.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, key
+
+
+@every_encoder
+def test_every_real_position_matters(case) -> None:
+    """A change at any real position changes something the decoder sees."""
+    encoder, source = make_encoder(case), make_padded()
+    plain = encoder(source)
+    for position in range(3):
+        changed = source.data.clone()
+        changed[1, position] += 1.0
+        other = encoder(Padded(changed, source.mask))
+        assert not close(plain.states[1], other.states[1])
+        assert close(plain.states[0], other.states[0])  # and nothing leaks into the neighbours

@@ -1,0 +1,237 @@
+"""Sampling, forced prefixes, forced scoring and rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_tables import (
+    EOS,
+    SEEDS,
+    TableDecoder,
+    decode,
+    every_output,
+    follow_path,
+    log_probs_of,
+    random_tables,
+    simple,
+)
+from torch import Tensor
+
+from dragoman.errors import UserError
+from dragoman.search import SearchConfig, force
+from dragoman.search.paths import draw
+from dragoman.search.rules import no_repeated_ngram
+
+
+def chi_square(counts: np.ndarray, expected: np.ndarray) -> float:
+    return float((((counts - expected) ** 2) / expected).sum())
+
+
+def test_samples_follow_the_distribution() -> None:
+    tables = random_tables(5, 1, 3, 3, spread=0.7)
+    outputs = every_output(tables[0], 3, EOS)
+    drawn = 4000
+    [result] = decode(tables, SearchConfig(sample=True, samples=drawn, seed=1), 3)
+    assert len(result.hypotheses) == drawn
+    seen = Counter(output.tokens for output in result.hypotheses)
+    expected = drawn * np.exp([total for _, total in outputs])
+    counts = np.array([seen[tokens] for tokens, _ in outputs])
+    assert expected.sum() == pytest.approx(drawn)
+    degrees = len(outputs) - 1
+    assert chi_square(counts, expected) < degrees + 5 * np.sqrt(2 * degrees)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=SEEDS,
+    temperature=st.sampled_from((0.5, 1.0, 2.0)),
+    top_k=st.integers(0, 7),
+    top_p=st.sampled_from((0.3, 0.8, 1.0)),
+)
+def test_temperature_top_k_and_top_p_shape_the_choice(seed: int, temperature: float, top_k: int, top_p: float) -> None:
+    logits = torch.randn(6, generator=torch.Generator().manual_seed(seed)).double()
+    shaped = (logits / temperature).softmax(0)
+    ranked = shaped.argsort(descending=True)
+    if top_k:
+        ranked = ranked[:top_k]
+    among = shaped[ranked] / shaped[ranked].sum()
+    ranked = ranked[among.cumsum(0) - among < top_p]
+    expected = torch.zeros(6).double()
+    expected[ranked] = shaped[ranked] / shaped[ranked].sum()
+
+    drawn = 20_000
+    config = SearchConfig(sample=True, temperature=temperature, top_k=top_k, top_p=top_p)
+    uniform = torch.from_numpy(np.random.default_rng(seed).random(drawn, np.float32))
+    chosen = draw(logits.float().log_softmax(0).expand(drawn, 6), uniform, config)
+    counts = torch.bincount(chosen, minlength=6)
+    assert (counts[expected == 0] == 0).all()
+    np.testing.assert_allclose(counts / drawn, expected, atol=0.02)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=SEEDS, vocabulary=st.integers(2, 6), top_k=st.integers(0, 3))
+def test_samples_depend_on_seed_and_key_alone(seed: int, vocabulary: int, top_k: int) -> None:
+    tables = random_tables(seed, 5, vocabulary, 2)
+    config = SearchConfig(sample=True, samples=4, seed=seed, temperature=1.3, top_k=top_k)
+    keys = [7, 1, 3, 40, 2]
+    together = decode(tables, config, 9, keys=keys)
+    assert simple(together) == simple(decode(tables, config, 9, keys=keys))
+    order = [4, 0, 2]
+    some = decode(tables[order], config, 9, keys=[keys[index] for index in order])
+    assert simple(some) == simple([together[index] for index in order])
+    fewer = decode(tables, config.model_copy(update={"samples": 2}), 9, keys=keys)
+    assert simple(fewer) == [outputs[:2] for outputs in simple(together)]
+    for table, result in zip(tables, together, strict=True):
+        assert len(result.hypotheses) == 4
+        for output in result.hypotheses:
+            follow_path(result.trace, output)
+            np.testing.assert_allclose(output.log_probs, log_probs_of(table, output.tokens), atol=1e-6)
+
+
+def test_seeds_and_keys_differ() -> None:
+    table = random_tables(1, 1, 6, 2).expand(3, -1, -1)
+    longest = SearchConfig(sample=True, min_length=70, seed=3)
+    results = decode(table, longest, 80)
+    assert len({result.best.tokens for result in results}) == 3
+    other = decode(table, longest.model_copy(update={"seed": 4}), 80)
+    assert other[0].best.tokens != results[0].best.tokens
+    assert all(len(result.best.tokens) > 70 for result in results)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=SEEDS,
+    beam=st.integers(1, 4),
+    sample=st.booleans(),
+    minimum=st.integers(0, 4),
+    forbidden=st.sets(st.integers(2, 5), max_size=2),
+    size=st.integers(0, 3),
+)
+def test_rules_are_obeyed_and_change_no_report(
+    seed: int, beam: int, sample: bool, minimum: int, forbidden: set[int], size: int
+) -> None:
+    tables = random_tables(seed, 3, 6, 2)
+    config = SearchConfig(
+        beam=beam,
+        n_best=beam,
+        sample=sample,
+        samples=beam,
+        min_length=minimum,
+        forbidden=tuple(forbidden),
+        no_repeat_ngram=size,
+    )
+    for table, result in zip(tables, decode(tables, config, 12), strict=True):
+        for output in result.hypotheses:
+            assert not forbidden & set(output.tokens)
+            if size:
+                runs = [output.tokens[i : i + size] for i in range(len(output.tokens) - size + 1)]
+                assert len(runs) == len(set(runs))
+            if output.finished and size != 1:  # each token at most once can leave nothing but the end
+                assert len(output.tokens) > minimum
+            np.testing.assert_allclose(output.log_probs, log_probs_of(table, output.tokens), atol=1e-6)
+            follow_path(result.trace, output)
+
+
+@settings(max_examples=60, deadline=None)
+@given(tokens=st.lists(st.integers(0, 2), max_size=9), size=st.integers(1, 4))
+def test_the_repeated_ngram_rule_forbids_exactly_the_repeats(tokens: list[int], size: int) -> None:
+    given_log_probs = torch.randn(2, 3).log_softmax(1)
+    before = given_log_probs.clone()
+    prefix = torch.tensor([tokens, tokens], dtype=torch.long).view(2, len(tokens))
+    allowed = no_repeated_ngram(size)(prefix, given_log_probs)
+    runs = [tokens[i : i + size] for i in range(len(tokens) - size + 1)]
+    for token in range(3):
+        repeats = [*tokens, token][-size:] in runs
+        assert (allowed[:, token] == -torch.inf).all() == repeats
+    assert torch.equal(given_log_probs, before)
+
+
+def test_where_rules_leave_nothing_the_output_ends() -> None:
+    tables = random_tables(2, 3, 4, 2)
+    for result in decode(tables, SearchConfig(beam=2, min_length=5, no_repeat_ngram=1), 9):
+        assert result.best.finished
+        assert sorted(result.best.tokens[:-1]) == [1, 2, 3]
+    endless = tables.clone()
+    endless[..., EOS] = -torch.inf
+    for beam in (1, 3):
+        for result in decode(endless, SearchConfig(beam=beam, forbidden=(1, 2, 3)), 4):
+            assert not result.best.finished
+            assert len(result.best.tokens) == 4
+            assert np.isfinite(result.best.score)
+
+
+def test_a_forbidden_token_must_exist() -> None:
+    with pytest.raises(UserError, match="no token 99"):
+        decode(random_tables(0, 1, 4, 2), SearchConfig(forbidden=(2, 99)))
+
+
+PREFIXES: list[list[int]] = [[], [1], [2, 1], [3], [1, 2, EOS], [1, 1, 1, 1, 1, 1], []]
+
+
+@pytest.mark.parametrize("config", [SearchConfig(beam=4, n_best=4), SearchConfig(beam=1), SearchConfig(sample=True)])
+def test_forced_prefix(config: SearchConfig) -> None:
+    tables = random_tables(8, len(PREFIXES), 5, 2)
+    decoder = TableDecoder()
+    results = decode(tables, config, prefix=PREFIXES, decoder=decoder)
+    for table, prefix, result in zip(tables, PREFIXES, results, strict=True):
+        assert result.trace.prefix == tuple(prefix)
+        for step in result.trace.steps[: len(prefix)]:
+            assert len(step.token) == 1
+        for output in result.hypotheses:
+            assert output.tokens[: len(prefix)] == tuple(prefix)
+            np.testing.assert_allclose(output.log_probs, log_probs_of(table, output.tokens), atol=1e-6)
+            assert output.score == pytest.approx(output.log_prob / config.penalty(len(output.tokens)))
+            follow_path(result.trace, output)
+    assert results[4].best.tokens == (1, 2, EOS)
+    assert results[4].best.finished
+    assert results[5].best.tokens == (1,) * 6
+    assert not results[5].best.finished
+    assert {tokens for _, tokens in decoder.calls} == {1, 2, 3, 6}  # each prefix in one call
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=SEEDS, prefix=st.lists(st.integers(1, 3), max_size=3))
+def test_a_prefix_leads_to_the_best_output_that_has_it(seed: int, prefix: list[int]) -> None:
+    tables = random_tables(seed, 1, 4, 4)
+    outputs = every_output(tables[0], 4, EOS)
+    finished = [(total, y) for y, total in outputs if y[-1] == EOS and list(y[: len(prefix)]) == prefix]
+    [result] = decode(tables, SearchConfig(beam=len(outputs), normalize="none"), 4, prefix=[prefix])
+    assert result.best.tokens == max(finished)[1]
+
+
+def test_the_greedy_output_as_prefix_gives_itself() -> None:
+    tables = random_tables(21, 4, 5, 2)
+    free = decode(tables, SearchConfig(beam=1), 9)
+    for length in (1, 2, 3):
+        prefixes = [result.best.tokens[:length] for result in free]
+        assert simple(decode(tables, SearchConfig(beam=1), 9, prefix=prefixes)) == simple(free)
+
+
+def test_forced_scoring_is_one_padded_call() -> None:
+    tables = random_tables(4, 4, 5, 2)
+    targets = [[1, 2, EOS], [], [3], [1, 1, 1, 1, EOS]]
+    decoder = TableDecoder()
+    outputs = force(decoder, tables, 4, targets, bos=5, eos=EOS, need_attention=True)
+    assert decoder.calls == [(4, 5)]
+    for table, target, output in zip(tables, targets, outputs, strict=True):
+        assert output.tokens == tuple(target)
+        assert output.finished == (target[-1:] == [EOS])
+        np.testing.assert_allclose(output.log_probs, log_probs_of(table, target), atol=1e-6)
+        assert output.score == pytest.approx(sum(output.log_probs))
+        assert output.attention is None if not target else output.attention is not None
+    with pytest.raises(UserError, match="one target a source"):
+        force(decoder, tables, 4, targets[:2], bos=5)
+
+
+def test_an_impossible_target_has_no_probability() -> None:
+    table: Tensor = random_tables(4, 1, 3, 2)
+    table[:, 0, 1] = -torch.inf
+    [output] = force(TableDecoder(), table, 1, [[1, EOS]], bos=3, eos=EOS)
+    assert output.score == -np.inf
+    with pytest.raises(UserError, match="impossible"):
+        decode(table, SearchConfig(), prefix=[[1]])
