@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("nn.model", "search", "data.batching"),
     ("training", "metrics", "pictures"),
     ("system", "export", "recipe", "auto", "building", "card", "workflow"),
-    ("cli", "serving", "studio", "__main__"),
+    ("cli", "display", "serving", "studio", "__main__"),
 )
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 STRANGERS = ({"search", "nn"},)  # pairs that never import each other, in whatever direction

@@ -66,7 +66,6 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Tell the truth about the data, before any training."""
-    from dragoman.config import Section, explain  # noqa: F401  (light: no torch)
     from dragoman.data.examples import overlap
     from dragoman.data.reading import read
 
@@ -172,15 +171,19 @@ def predict(
     if sample:
         config |= {"n_best": 1, "samples": n_best}
     out = sys.stdout.buffer
+    done = 0
     for chunk in _chunks(_lines(file), 16 * batch):
         starts = None if prefix is None else [prefix] * len(chunk)
-        for prediction in system.stream(chunk, batch=batch, attention=as_json, trace=False, prefix=starts, **config):
+        for prediction in system.stream(
+            chunk, batch=batch, attention=as_json, trace=False, prefix=starts, first=done, **config
+        ):
             if as_json:
                 text = json.dumps(prediction.to_json(), ensure_ascii=False)
             else:
                 text = "\t".join(" ".join(output.text.split("\n")) for output in prediction.outputs)
             out.write(text.encode("utf-8", "replace") + b"\n")
         out.flush()
+        done += len(chunk)
 
 
 @app.command()
@@ -254,6 +257,8 @@ def inspect(
     from dragoman.workflow import load
 
     system = load(run, device)
+    if not text.strip():
+        raise UserError("an empty input has an empty output and nothing to draw; give some text")
     prediction = system.predict([text], beam=beam)[0]
     typer.echo(prediction.text)
     if prediction.attention is None:
@@ -283,14 +288,17 @@ def _column(value: str | None) -> str | int | None:
 def _data_config(source: str | None, target: str | None, settings: list[str] | None) -> Any:
     from pydantic import ValidationError
 
-    from dragoman.config import explain, merge, parse_overrides
+    from dragoman.config import ConfigError, explain, parse_overrides
     from dragoman.data.reading import DataConfig
 
     columns = {"source": _column(source), "target": _column(target)}
-    asked = parse_overrides(settings or []).get("data", {})
-    asked = merge(asked, {key: value for key, value in columns.items() if value is not None})
+    given = parse_overrides(settings or [])
+    asked = given.pop("data", {})
+    if given or not isinstance(asked, dict):
+        wrong = next(iter(given), "data")
+        raise ConfigError(f"--set {wrong}: only settings of the data are heeded here, for example data.format=tsv")
     try:
-        return DataConfig(**asked)
+        return DataConfig(**(asked | {key: value for key, value in columns.items() if value is not None}))
     except ValidationError as error:
         raise explain(error, DataConfig, "data") from None
 
@@ -370,6 +378,10 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except OSError as error:  # a full disk, a folder that may not be written: nothing the program can mend
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"dragoman: {where}{error.strerror or error}", file=sys.stderr)
+        sys.exit(UserError.exit_code)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from dragoman.errors import UserError
 
@@ -18,9 +19,25 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, validate_default=True)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python would take true for 1: a width of one, and nobody told."""
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+            raise ValueError("true and false mean nothing here")
+        return value
+
 
 class ConfigError(UserError):
     """A setting that cannot be used."""
+
+
+class PartError(ValueError):
+    """What is wrong inside a part's table. Pydantic carries it to ``explain``, which knows the part's keys by it."""
+
+    def __init__(self, error: ValidationError, section: type[BaseModel]) -> None:
+        super().__init__(str(error))
+        self.error, self.section = error, section
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -71,32 +88,60 @@ def nearest(word: str, choices: Sequence[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else "choose from: " + ", ".join(sorted(choices))
 
 
-def explain(error: ValidationError, section: type[BaseModel], where: str) -> ConfigError:
-    """Pydantic's error as sentences that name the path and what would be right."""
-    sentences = []
+def explain(error: ValidationError, section: type[BaseModel], where: str, also: Sequence[str] = ()) -> ConfigError:
+    """Pydantic's error as sentences that name the path and what would be right. ``also``: further valid keys."""
+    return ConfigError("\n".join(f"{where}: {sentence}" for sentence in _sentences(error, section, (), also)))
+
+
+def _sentences(
+    error: ValidationError, section: type[BaseModel], above: tuple[int | str, ...], also: Sequence[str]
+) -> list[str]:
+    sentences: list[str] = []
+    complaints: dict[tuple[str, str], list[str]] = {}  # of one value: each member of a union has its own
     for item in error.errors():
-        path = ".".join(str(step) for step in item["loc"])
-        kind = item["type"]
-        if kind == "extra_forbidden":
-            known = _keys_at(section, item["loc"][:-1])
-            hint = nearest(str(item["loc"][-1]), known) if known else ""
-            sentences.append(f"{where}: unknown key {path!r}; {hint}".rstrip("; "))
+        steps = (*above, *_real_steps(section, item["loc"]))
+        path = ".".join(str(step) for step in steps)
+        inner = item.get("ctx", {}).get("error")
+        if isinstance(inner, PartError):
+            sentences += _sentences(inner.error, inner.section, steps, ("kind",))
+        elif item["type"] == "extra_forbidden":
+            known = [*_keys_at(section, item["loc"][:-1]), *(also if len(item["loc"]) == 1 else ())]
+            sentences.append(f"unknown key {path!r}; {nearest(str(steps[-1]), known)}")
         else:
-            message = item["msg"].removeprefix("Value error, ")
+            is_table = item["type"] in ("model_type", "dict_type")
+            message = "input should be a table of settings" if is_table else item["msg"].removeprefix("Value error, ")
             message = message[0].lower() + message[1:]
             shown = f" (got {item['input']!r})" if not isinstance(item["input"], (dict, BaseModel)) else ""
-            sentences.append(f"{where}: {path}: {message}{shown}" if path else f"{where}: {message}")
-    return ConfigError("\n".join(sentences))
+            complaints.setdefault((path, shown), []).append(message)
+    for (path, shown), messages in complaints.items():
+        sentences.append(f"{path}: {', or '.join(messages)}{shown}" if path else "; ".join(messages))
+    return sentences
 
 
-def _keys_at(section: type[BaseModel], path: Sequence[Any]) -> list[str]:
-    """The valid keys of the section at ``path``, following nested sections as far as their types tell."""
-    current: type[BaseModel] = section
+def _walk(section: type[BaseModel], path: Sequence[int | str]) -> list[Any]:
+    """The type at each step of ``path``, as far as the annotations tell; None from there on."""
+    found: list[Any] = []
+    current: Any = section
     for step in path:
-        field = current.model_fields.get(str(step))
-        annotation = field.annotation if field else None
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            current = annotation
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            field = current.model_fields.get(str(step))
+            current = field.annotation if field else None
+        elif get_origin(current) is dict:
+            current = get_args(current)[1]
         else:
-            return []
-    return list(current.model_fields)
+            current = None
+        found.append(current)
+    return found
+
+
+def _keys_at(section: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+    """The valid keys of the section at ``path``."""
+    current = [section, *_walk(section, path)][-1]
+    return list(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else []
+
+
+def _real_steps(section: type[BaseModel], path: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """``path`` without the names that pydantic gives to the members of a union: a person did not write those."""
+    types = [section, *_walk(section, path)]
+    unions = [i for i, one in enumerate(types) if get_origin(one) in (Union, UnionType)]
+    return path[: unions[0]] if unions else path

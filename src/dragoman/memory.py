@@ -22,4 +22,4 @@ def keep_pages() -> bool:
     except (OSError, AttributeError):
         return False
     settings = ((M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, 2**27))
-    return all([mallopt(option, value) == 1 for option, value in settings])
+    return sum(mallopt(option, value) for option, value in settings) == len(settings)

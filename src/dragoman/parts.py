@@ -1,4 +1,4 @@
-"""The filename is the name: ``kind = "additive"`` is ``nn/attention/additive.py``. A folder's listing is the registry."""
+"""The filename is the name: ``kind = "additive"`` is ``nn/attention/additive.py``. The folder is the registry."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from dragoman.config import ConfigError, nearest
+from dragoman.config import ConfigError, PartError, nearest
 
 FAMILIES = {
     "encoder": "nn.encoders",
@@ -56,7 +56,10 @@ def parse(family: str, value: Any, default: str | None = None) -> Any:
         found = part(family, str(kind))
     except ConfigError as error:
         raise ValueError(str(error)) from None
-    return found.Config(**settings)
+    try:
+        return found.Config(**settings)
+    except ValidationError as error:
+        raise PartError(error, found.Config) from None
 
 
 def kind_of(config: BaseModel) -> str:

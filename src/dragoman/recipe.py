@@ -1,4 +1,4 @@
-"""A whole system in one config: data, sources, target, decoder, training, search. Presets are TOML files beside this one.
+"""A whole system in one config: data, sources, target, decoder, training, search. Presets are TOML files.
 
 With one source, ``[source]`` means its modality and ``[encoder]`` its encoder; several are written out as
 ``[sources.NAME.modality]`` and ``[sources.NAME.encoder]``.
@@ -21,6 +21,7 @@ from dragoman.search import SearchConfig
 from dragoman.training.trainer import TrainingConfig
 
 PRESETS = Path(__file__).parent / "presets"
+SHORT = ("source", "encoder")  # of the single source
 
 ModalityConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("modality", v, "text"))]
 EncoderConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("encoder", v, "rnn"))]
@@ -54,6 +55,13 @@ class Recipe(Section):
     def _combination(self) -> Recipe:
         if self.share_embeddings and not self.share_vocabulary:
             raise ValueError("share_embeddings needs share_vocabulary = true: one table of vectors for one vocabulary")
+        for name, source in self.sources.items():
+            kind = getattr(getattr(source.modality, "tokenizer", None), "kind", "auto")
+            if self.share_vocabulary and kind not in ("auto", self.target.tokenizer.kind):
+                raise ValueError(
+                    "share_vocabulary cuts both sides as target.tokenizer says, but the tokenizer of "
+                    f"{name!r} is to be {kind!r}; set target.tokenizer.kind alone"
+                )
         return self
 
     def dump(self) -> dict[str, Any]:
@@ -86,25 +94,23 @@ def make_recipe(settings: Mapping[str, Any], where: str = "config") -> Recipe:
     try:
         return Recipe(**spell_out(settings))
     except ValidationError as error:
-        raise explain(error, Recipe, where) from None
+        raise explain(error, Recipe, where, also=SHORT) from None
 
 
 def gather(
     preset: str | None = None, config: Path | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()
 ) -> dict[str, Any]:
-    """What a person asked for: a preset, under a config file, under ``--set``."""
-    settings: dict[str, Any] = {}
-    if preset and preset != "auto":
-        settings = spell_out(read_preset(preset))
-    if config is not None:
-        settings = merge(settings, spell_out(read_toml(config)))
-    given = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
-    return merge(settings, spell_out(given))
+    """What a person asked for: a preset, under a config file, under ``--set``. Either may name the preset too."""
+    file = {} if config is None else spell_out(read_toml(config))
+    given = spell_out(overrides if isinstance(overrides, Mapping) else parse_overrides(overrides))
+    name = preset or given.get("preset") or file.get("preset") or "auto"
+    settings = {} if name == "auto" else spell_out(read_preset(str(name)))
+    return merge(merge(settings, file), given) | {"preset": str(name)}
 
 
 def spell_out(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The short form for one source, written out."""
-    result = {key: value for key, value in settings.items() if key not in ("source", "encoder")}
+    result = {key: value for key, value in settings.items() if key not in SHORT}
     single: dict[str, Any] = {}
     if "source" in settings:
         single["modality"] = settings["source"]
@@ -112,6 +118,8 @@ def spell_out(settings: Mapping[str, Any]) -> dict[str, Any]:
         single["encoder"] = settings["encoder"]
     if single:
         named = result.get("sources", {})
+        if not isinstance(named, Mapping) or not isinstance(named.get(SOURCE, {}), Mapping):
+            raise ConfigError("sources: expected a table a source, as in [sources.source.encoder]")
         others = [name for name in named if name != SOURCE]
         if others:
             raise ConfigError(f"[source] and [encoder] mean the single source, but [sources.{others[0]}] is given too")

@@ -165,9 +165,13 @@ class System:
         attention: bool = True,
         trace: bool = True,
         prefix: Sequence[str] | None = None,
+        first: int = 0,
         **settings: Any,
     ) -> Iterator[Prediction]:
-        """As ``predict``, given out as soon as the batch is done."""
+        """As ``predict``, given out as soon as the batch is done.
+
+        ``first`` is the number of the first input where these are a part of many: sampling draws by an input's number.
+        """
         if isinstance(sources, str):
             raise UserError("predict takes a list of texts; for one text call the system itself: system(text)")
         if prefix is not None and len(prefix) != len(sources):
@@ -183,7 +187,8 @@ class System:
         for begin in range(0, len(order), batch):
             rows = order[begin : begin + batch]
             forced = None if prefix is None else [self.target.encode(prefix[row]) for row in rows]
-            results = self._search([tensors[row] for row in rows], config, rows, forced, attention)
+            keys = [first + row for row in rows]
+            results = self._search([tensors[row] for row in rows], config, keys, forced, attention)
             for row, result in zip(rows, results, strict=True):
                 found[row] = self._prediction(sources[row], raws[row], tensors[row], result, trace)
             while given in found:
@@ -276,11 +281,16 @@ class System:
         path = folder / "config.json"
         try:
             plain = json.loads(path.read_text(encoding="utf-8"))
-            recipe, lengths = make_recipe(plain["recipe"], str(path)), Lengths(**plain["lengths"])
-        except FileNotFoundError:
+            written = plain["format"]
+            if written != FORMAT:
+                raise UserError(f"{path}: has format {written!r}, but this version reads {FORMAT}; train again")
+            recipe, lengths = make_recipe(dict(plain["recipe"]), str(path)), Lengths(**plain["lengths"])
+        except (FileNotFoundError, NotADirectoryError):
             raise UserError(f"{folder}: not the folder of a run (there is no config.json in it)") from None
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-            raise UserError(f"{path}: damaged ({error}); train again, or restore the file") from None
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+        except (ValueError, KeyError, TypeError) as error:  # of JSON, of UTF-8, of pydantic
+            raise UserError(f"{path}: damaged ({error!r}); train again, or restore the file") from None
         target = tokenizers.load(folder, "target")
         modalities: dict[str, Modality] = {}
         for name, source in recipe.sources.items():

@@ -123,8 +123,11 @@ def plan(
     first = make_recipe(asked)
     data = read_data(train, dev, test, first.data)
     names = list(data.train[0].sources)
-    if set(first.sources) - set(names):
-        raise ConfigError(f"the config has sources {sorted(first.sources)}, but the data has {sorted(names)}")
+    if names != [SOURCE] or list(first.sources) != [SOURCE]:
+        raise ConfigError(
+            f"training takes one source, called {SOURCE!r}, but the data has {', '.join(names) or 'none'} and the "
+            f"config has {', '.join(first.sources) or 'none'}; name one column, for example --source 1"
+        )
     reasons: list[str] = []
     modalities, target = _fit(first, data, names, reasons)
     chosen, why = auto.choose(_shape(modalities, target, data))
@@ -197,8 +200,9 @@ def train(
         side = "test" if settled.data.test else "dev"
         rows = settled.data.test or settled.data.dev
         report = evaluate(system, rows, headline=settled.metric.headline, names=settled.metric.metrics)
-        write_json(folder / "evaluation.json", {"side": side, "update": stopped.update, **report.to_json()})
         write_atomically(folder / "README.md", card.write(system, settled.data.to_json(), side, report, stopped))
+        # last: its being there says that all else is
+        write_json(folder / "evaluation.json", {"side": side, "update": stopped.update, **report.to_json()})
     return system
 
 
@@ -342,15 +346,24 @@ def _claim(folder: Path, settled: Plan) -> None:
     identity = {"recipe": settled.system.recipe.dump(), "data": settled.data.fingerprint()}
     path = folder / "run.json"
     if path.exists():
-        found = json.loads(path.read_text(encoding="utf-8"))
-        different = _differences(found["recipe"], identity["recipe"])
-        if found["data"] != identity["data"]:
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            old_recipe, old_data = found["recipe"], found["data"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path}: damaged ({error}); --fresh sets the old run aside and starts anew") from None
+        different = _differences(old_recipe, identity["recipe"])
+        if old_data != identity["data"]:
             different.append("the data")
         if different:
             raise UserError(
                 f"{folder}: holds another run (different: {'; '.join(different[:4])}); "
                 "choose another --out, or --fresh to set the old run aside"
             )
+    elif (folder / "checkpoint.safetensors").exists():
+        raise UserError(
+            f"{folder}: holds a checkpoint, but not the run.json that says what it belongs to; "
+            "choose another --out, or --fresh to set the old files aside"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     settled.system.save_setup(folder)
     write_json(folder / "audit.json", settled.data.to_json())
@@ -370,6 +383,8 @@ def _differences(old: Any, new: Any, path: str = "") -> list[str]:
 
 def _set_aside(folder: Path) -> None:
     if folder.exists():
+        if Path.cwd().is_relative_to(folder.resolve()):
+            raise UserError(f"--fresh: {folder} is the folder you are in and cannot be set aside; choose another --out")
         number = 1
         while (old := folder.with_name(f"{folder.name}.old-{number}")).exists():
             number += 1

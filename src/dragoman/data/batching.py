@@ -1,4 +1,4 @@
-"""Batches of a token budget in length buckets: a pure function of (lengths, seed, epoch), so training can resume anywhere.
+"""Batches of a token budget in length buckets: a function of (lengths, seed, epoch), so training can resume anywhere.
 
 Rows are sorted by target and source length with chance deciding among equals, cut into batches whose rows times longest
 side stay within the budget, and the batches are shuffled. Neighbours differ little in length, so little is padding.

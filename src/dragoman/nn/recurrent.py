@@ -148,7 +148,7 @@ def advance(
 
 
 class _LSTMGates(torch.autograd.Function):
-    """The elementwise half of an LSTM step as one node: six small autograd nodes a step would cost more than the work."""
+    """The elementwise half of an LSTM step as one node: six small nodes a step would cost more than the work."""
 
     @staticmethod
     def forward(ctx: Any, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
-"""All that a training run is, in one file that is replaced in one move: weights, optimiser, schedule, data position, patience.
+"""All that a training run is, in one file replaced in one move: weights, optimiser, schedule, data position, patience.
 
-Random numbers need no state: every update seeds its own (see ``trainer.py``), and the batches of an epoch are a function of
-(seed, epoch). The file is safetensors; the position is JSON in its header.
+Random numbers need no state: every update seeds its own (see ``trainer.py``), and the batches of an epoch are a
+function of (seed, epoch). The file is safetensors; the position is JSON in its header.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def load_checkpoint(path: Path, model: torch.nn.Module, optimizer: torch.optim.O
         for name, value in tensors.items():
             if name.startswith(prefix):
                 kind = name.removeprefix(prefix)
-                state[kind] = value if kind == "step" else value.to(parameter.device)
+                state[kind] = value.to(parameter.device)  # "step" too: a fused optimiser keeps it there
         if state:
             optimizer.state[parameter] = state
     return progress
@@ -105,7 +105,11 @@ def load_checkpoint(path: Path, model: torch.nn.Module, optimizer: torch.optim.O
 
 def read_progress(path: Path) -> Progress:
     with safe_open(path, framework="pt") as file:
-        return Progress(**json.loads(file.metadata()["progress"]))
+        header = file.metadata() or {}
+    try:
+        return Progress(**json.loads(header["progress"]))
+    except (KeyError, ValueError, TypeError):
+        raise UserError(f"{path}: not a checkpoint of this version; --fresh sets the old run aside") from None
 
 
 def average(paths: Iterable[Path]) -> dict[str, Tensor]:

@@ -13,41 +13,56 @@ from torch import Tensor, nn
 
 from dragoman.types import Batch, Step
 
-CHUNK = 256  # rows
+LOGITS = 5_000_000  # numbers held at a time, about 20 MB
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
+    """Of each chunk the logits become exp(logits - top) in place, and nothing else as large is ever made.
+
+    With z = exp(logits - top) and n = 1 / sum(z), d loss / d logits = n z - (1 - smoothing) onehot - smoothing / V. The
+    n is multiplied into the small factors of the two products, and the one-hot and constant terms are added to
+    their results, so that the large matrix is passed over only to make it and to use it.
+    """
+
     @staticmethod
     def forward(
         ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
     ) -> Tensor:
         rows, vocabulary = len(features), len(weight)
-        to_features = torch.empty_like(features)
-        to_weight = torch.zeros_like(weight)
-        to_bias = None if bias is None else torch.zeros_like(bias)
+        gold_share, spread = 1.0 - smoothing, smoothing / vocabulary
+        to_features, to_weight = torch.empty_like(features), torch.zeros_like(weight)
+        to_bias = weight.new_zeros(vocabulary)
         total = torch.zeros((), dtype=torch.float64, device=features.device)
-        buffer = features.new_empty(min(CHUNK, rows), vocabulary)
-        for begin in range(0, rows, CHUNK):
-            chunk, gold = features[begin : begin + CHUNK], targets[begin : begin + CHUNK, None]
+        pieces = max(1, -(-rows * vocabulary // LOGITS))
+        size = max(1, -(-rows // pieces))
+        buffer = features.new_empty(size, vocabulary)
+        for begin in range(0, rows, size):
+            chunk, gold = features[begin : begin + size], targets[begin : begin + size]
             logits = buffer[: len(chunk)]
             if bias is None:
                 torch.mm(chunk, weight.t(), out=logits)
             else:
                 torch.addmm(bias, chunk, weight.t(), out=logits)
-            normaliser = torch.logsumexp(logits, 1, keepdim=True)
-            total += (normaliser - logits.gather(1, gold)).sum() * (1 - smoothing)
+            total -= gold_share * logits.gather(1, gold[:, None]).sum()
             if smoothing:
-                total += smoothing * (normaliser.sum() - logits.sum() / vocabulary)
-            # d loss / d logits = softmax - smoothed one-hot
-            logits.sub_(normaliser).exp_()
-            if smoothing:
-                logits.sub_(smoothing / vocabulary)
-            logits.scatter_add_(1, gold, logits.new_full((len(chunk), 1), smoothing - 1))
-            torch.mm(logits, weight, out=to_features[begin : begin + CHUNK])
-            to_weight.addmm_(logits.t(), chunk)
-            if to_bias is not None:
-                to_bias += logits.sum(0)
-        ctx.save_for_backward(to_features, to_weight, to_bias)
+                total -= spread * logits.sum(dtype=torch.float64)
+            top = logits.amax(1, keepdim=True)
+            logits.sub_(top).exp_()
+            sums = logits.sum(1, keepdim=True)
+            total += (sums.log() + top).sum()
+            share = sums.reciprocal()  # (chunk, 1)
+            made = to_features[begin : begin + size]
+            torch.mm(logits, weight, out=made)
+            made.mul_(share).sub_(weight[gold], alpha=gold_share)
+            to_weight.addmm_(logits.t(), chunk * share)
+            to_bias.addmv_(logits.t(), share[:, 0])
+        to_weight.index_add_(0, targets, features, alpha=-gold_share)
+        to_bias.index_add_(0, targets, features.new_full((rows,), -gold_share))
+        if smoothing:
+            to_features.sub_(weight.sum(0), alpha=spread)
+            to_weight.sub_(features.sum(0), alpha=spread)
+            to_bias.sub_(rows * spread)
+        ctx.save_for_backward(to_features, to_weight, None if bias is None else to_bias)
         return total.to(features.dtype)
 
     @staticmethod

@@ -110,7 +110,7 @@ class Trainer:
         last_update = self.last_update(per_epoch)
         progress.done = self._reason(last_update) if progress.done else ""  # limits may have been raised since
         if progress.done:
-            yield Stopped(progress.update, progress.done, True, progress.seconds)
+            yield self._log(Stopped(progress.update, progress.done, True, progress.seconds))
             return
         yield self._log(
             Started(

@@ -1,0 +1,1 @@
+"""Training throughput of one recurrent model, in Dragoman and in others, side by side."""

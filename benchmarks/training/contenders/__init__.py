@@ -1,0 +1,1 @@
+"""One contender a file."""

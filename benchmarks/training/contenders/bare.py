@@ -1,0 +1,101 @@
+"""The loop a good engineer writes in an afternoon: torch's own layers, nothing clever.
+
+Run as a program, it trains until it is stopped and prints target tokens a second.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from ..job import (
+    CLIP,
+    DECODER,
+    DROPOUT,
+    EMBEDDING,
+    ENCODER,
+    LEARNING_RATE,
+    REPORT_EVERY,
+    SENTENCES,
+    Contender,
+    Job,
+    read_lines,
+)
+from ..meter import Meter, read_meter
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+POOL = 40  # batches that are sorted together
+
+
+def batches(source_lengths: list[int], target_lengths: list[int], seed: int = 1) -> list[np.ndarray]:
+    """Batches of a number of sentences, sorted by length within shuffled pools."""
+    chance = np.random.default_rng(seed)
+    lengths, order, made = np.asarray(target_lengths), chance.permutation(len(target_lengths)), []
+    for begin in range(0, len(order), SENTENCES * POOL):
+        pool = order[begin : begin + SENTENCES * POOL]
+        pool = pool[np.argsort(lengths[pool], kind="stable")]
+        made += [pool[first : first + SENTENCES] for first in range(0, len(pool), SENTENCES)]
+    return [made[index] for index in chance.permutation(len(made))]
+
+
+def command(job: Job, keep_pages: bool = False) -> list[str]:
+    return [sys.executable, "-m", __name__, job.to_json(), json.dumps(keep_pages)]
+
+
+def contender(keep_pages: bool = False) -> Contender:
+    name = "bare loop, keeping pages" if keep_pages else "bare loop"
+    about = "the same, with glibc told to keep its pages" if keep_pages else "torch's own layers and loss"
+    return Contender(name, about, partial(command, keep_pages=keep_pages), read_meter, batches)
+
+
+def main(job: Job, keep_pages: bool) -> None:
+    if keep_pages:
+        from dragoman import memory
+
+        memory.keep_pages()  # before torch is imported
+    import torch
+    from torch import nn
+    from torch.nn.functional import cross_entropy
+
+    from .bare_model import BareModel
+
+    torch.set_num_threads(job.threads)
+    torch.manual_seed(job.seed)
+    folder = Path(job.corpus)
+    pieces = read_lines(folder / "vocabulary.txt")
+    ids = {piece: index for index, piece in enumerate(pieces, start=4)}
+    sources, targets = (
+        [[*(ids.get(piece, UNK) for piece in line.split(" ")), EOS] for line in read_lines(folder / f"train.{side}")]
+        for side in ("source", "target")
+    )
+    lengths = [[len(row) for row in side] for side in (sources, targets)]
+
+    def padded(rows: list[list[int]]) -> torch.Tensor:
+        longest = max(map(len, rows))
+        return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
+
+    model = BareModel(len(pieces) + 4, EMBEDDING, ENCODER, DECODER, DROPOUT, job.timing)
+    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
+    meter = Meter(REPORT_EVERY)
+    for epoch in range(10**9):
+        for rows in batches(lengths[0], lengths[1], seed=job.seed * 1000 + epoch):
+            source = padded([sources[row] for row in rows])
+            target = padded([targets[row] for row in rows])
+            inputs = torch.cat([torch.full((len(rows), 1), BOS), target[:, :-1]], 1)
+            real = target != PAD
+            tokens = int(real.sum())
+            features = model(source, inputs)
+            loss = cross_entropy(model.output(features[real]), target[real])
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+            optimizer.step()
+            meter.update(tokens)
+
+
+if __name__ == "__main__":
+    main(Job.from_json(sys.argv[1]), json.loads(sys.argv[2]))

@@ -1,0 +1,141 @@
+"""Dragoman itself, by the pieces a user's training runs through: recipe, model, token-budget batches, ``Trainer.run``.
+
+Run as a program, it trains until it is stopped and prints target tokens a second.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..job import (
+    CLIP,
+    DECODER,
+    DROPOUT,
+    EMBEDDING,
+    ENCODER,
+    LEARNING_RATE,
+    REPORT_EVERY,
+    SENTENCES,
+    Contender,
+    Job,
+    read_lines,
+)
+from ..meter import Meter, read_meter
+
+NEVER = 10**9
+
+
+def budget(source_lengths: list[int], target_lengths: list[int]) -> int:
+    """The token budget that makes as many batches an epoch as 80 sentences a batch do."""
+    from dragoman.data.batching import make_batches
+
+    wanted, low, high = -(-len(target_lengths) // SENTENCES), 1, 1_000_000
+    while low < high:
+        middle = (low + high) // 2
+        if len(make_batches(source_lengths, target_lengths, middle, seed=1, epoch=0)) > wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def batches(source_lengths: list[int], target_lengths: list[int]) -> list[np.ndarray]:
+    from dragoman.data.batching import make_batches
+
+    return make_batches(source_lengths, target_lengths, budget(source_lengths, target_lengths), seed=1, epoch=0)
+
+
+def settings(job: Job, tied: bool, batch_tokens: int) -> dict[str, Any]:
+    return {
+        "share_vocabulary": True,
+        "source": {"tokenizer": {"kind": "symbols"}, "embedding": EMBEDDING, "dropout": DROPOUT},
+        "target": {"tokenizer": {"kind": "symbols"}},
+        "encoder": {"kind": "rnn", "cell": "lstm", "width": ENCODER, "layers": 1, "direction": "both"},
+        "decoder": {
+            "kind": "rnn",
+            "cell": "lstm",
+            "width": DECODER,
+            "layers": 1,
+            "embedding": EMBEDDING,
+            "context": "attention",
+            "timing": job.timing,
+            "attention": {"kind": "additive" if job.timing == "before" else "bilinear"},
+            "tie_embeddings": tied,
+            "dropout": DROPOUT,
+        },
+        "training": {
+            "batch_tokens": batch_tokens,
+            "label_smoothing": 0.0,  # as everyone here
+            "optim": {"learning_rate": LEARNING_RATE, "clip": CLIP},
+            "threads": job.threads,
+            "seed": job.seed,
+            "device": "cpu",
+            "log_every": REPORT_EVERY,
+            "validate_every": NEVER,
+            "save_every": NEVER,
+        },
+    }
+
+
+def command(job: Job, tied: bool = True) -> list[str]:
+    return [sys.executable, "-m", __name__, job.to_json(), json.dumps(tied)]
+
+
+def contender(tied: bool = True) -> Contender:
+    if tied:
+        return Contender("Dragoman", "token-budget batches of the same mean size", command, read_meter, batches)
+    about = "the peers' output layer: 512 wide and not tied"
+    return Contender("Dragoman, wide output", about, partial(command, tied=False), read_meter, batches)
+
+
+def main(job: Job, tied: bool) -> None:
+    from dragoman.memory import keep_pages
+
+    keep_pages()  # as its command line does
+    from dragoman.building import build_model
+    from dragoman.data.examples import SOURCE, Example
+    from dragoman.data.tokenizers.symbols import Symbols
+    from dragoman.data.vocabulary import Vocabulary
+    from dragoman.modalities.text import Text, rarity
+    from dragoman.recipe import make_recipe
+    from dragoman.system import Lengths, System
+    from dragoman.training.events import Stepped
+    from dragoman.training.trainer import Scores, Trainer
+
+    folder = Path(job.corpus)
+    texts = [read_lines(folder / f"train.{side}") for side in ("source", "target")]
+    lengths = [[line.count(" ") + 2 for line in side] for side in texts]
+    recipe = make_recipe(settings(job, tied, budget(*lengths)))
+    counts: dict[str, int] = dict.fromkeys(read_lines(folder / "vocabulary.txt"), 0)
+    for line in [*texts[0], *texts[1]]:
+        for piece in line.split(" "):
+            counts[piece] = counts.get(piece, 0) + 1
+    vocabulary = Symbols(Vocabulary(list(counts), [0, 0, 0, 0, *counts.values()]))
+    modality = Text(recipe.sources[SOURCE].modality, vocabulary)  # type: ignore[arg-type]
+    model = build_model(recipe, {SOURCE: modality}, vocabulary)
+    system = System(recipe, {SOURCE: modality}, vocabulary, model, Lengths())
+    rows = [
+        Example({SOURCE: source}, target, line=number, file="train")
+        for number, (source, target) in enumerate(zip(*texts, strict=True), start=1)
+    ]
+
+    def validate(_: object) -> Scores:
+        raise RuntimeError("nothing is validated here")
+
+    data = system.encoded(rows)
+    trainer = Trainer(model, data, recipe.training, Path(job.work), validate, rarity(vocabulary.counts))
+    meter, seen = Meter(every=1), 0
+    for event in trainer.run():
+        if isinstance(event, Stepped):
+            meter.update(trainer.progress.tokens - seen)
+            seen = trainer.progress.tokens
+
+
+if __name__ == "__main__":
+    main(Job.from_json(sys.argv[1]), json.loads(sys.argv[2]))

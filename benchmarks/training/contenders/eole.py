@@ -1,0 +1,120 @@
+"""eole, by its command line, in an environment of its own.
+
+Its recurrent decoder attends after the cell; input feeding puts the attended vector into the next cell, which is its
+nearest to Bahdanau timing. Without input feeding it runs whole sequences. Its output layer is as wide as the decoder,
+so it cannot be tied to narrower token vectors.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..job import (
+    CLIP,
+    DECODER,
+    DROPOUT,
+    EMBEDDING,
+    LEARNING_RATE,
+    REPORT_EVERY,
+    SENTENCES,
+    Contender,
+    Job,
+    read_lines,
+)
+
+RATE = re.compile(r"Step .*;\s*[\d.]+/\s*([\d.]+) tok/s")
+NEVER = 10**9
+
+
+def read(line: str) -> float | None:
+    found = RATE.search(line)
+    return float(found[1]) if found else None
+
+
+def batches(source_lengths: list[int], target_lengths: list[int]) -> list[np.ndarray]:
+    """Its rule: the bucket, here the whole corpus, sorted by source and then target length, and cut."""
+    order = np.lexsort((target_lengths, source_lengths))
+    return [order[begin : begin + SENTENCES] for begin in range(0, len(order), SENTENCES)]
+
+
+def config(job: Job, vocabulary: Path, rows: int, size: int) -> dict[str, Any]:
+    corpus, work = Path(job.corpus), Path(job.work)
+    before = job.timing == "before"
+
+    def files(name: str) -> dict[str, str]:
+        return {"path_src": str(corpus / f"{name}.source"), "path_tgt": str(corpus / f"{name}.target")}
+
+    return {
+        "save_data": str(work / "data"),
+        "overwrite": True,
+        "seed": job.seed,
+        "report_every": REPORT_EVERY,
+        "src_vocab": str(vocabulary),
+        "tgt_vocab": str(vocabulary),
+        "src_vocab_size": size,
+        "tgt_vocab_size": size,
+        "share_vocab": True,
+        "n_sample": 0,
+        "data": {"corpus": files("train"), "valid": files("dev")},
+        "training": {
+            "model_path": str(work / "model"),
+            "save_checkpoint_steps": NEVER,
+            "train_steps": NEVER,
+            "valid_steps": NEVER,
+            "bucket_size": rows,
+            "num_workers": 0,
+            "world_size": 1,
+            "gpu_ranks": [],
+            "batch_type": "sents",
+            "batch_size": SENTENCES,
+            "batch_size_multiple": 1,
+            "dropout_steps": [0],
+            "dropout": [DROPOUT],
+            "attention_dropout": [0.0],
+            "compute_dtype": "fp32",
+            "optim": "adam",
+            "learning_rate": LEARNING_RATE,
+            "max_grad_norm": CLIP,
+            "label_smoothing": 0.0,
+            "normalization": "tokens",
+        },
+        "model": {
+            "architecture": "rnn",
+            "hidden_size": DECODER,  # the encoder's two directions share it
+            "input_feed": int(before),
+            "embeddings": {"word_vec_size": EMBEDDING},
+            "encoder": {"encoder_type": "brnn", "rnn_type": "LSTM", "layers": 1},
+            "decoder": {
+                "decoder_type": "rnn",
+                "rnn_type": "LSTM",
+                "layers": 1,
+                "global_attention": "mlp" if before else "general",
+            },
+        },
+    }
+
+
+def command(job: Job, program: str) -> list[str]:
+    corpus, work = Path(job.corpus), Path(job.work)
+    pieces = read_lines(corpus / "vocabulary.txt")
+    sides = [read_lines(corpus / f"train.{side}") for side in ("source", "target")]
+    counts = Counter(piece for side in sides for line in side for piece in line.split(" "))
+    vocabulary, file = work / "vocabulary.txt", work / "config.yaml"
+    vocabulary.write_text("".join(f"{piece}\t{max(1, counts[piece])}\n" for piece in pieces), encoding="utf-8")
+    settings = config(job, vocabulary, len(sides[0]), len(pieces))
+    file.write_text(json.dumps(settings), encoding="utf-8")  # JSON is YAML too
+    return [program, "train", "--config", str(file)]
+
+
+def contender(program: str) -> Contender:
+    about = "untied 512-wide output layer; before = input feeding"
+    python = str(Path(program).with_name("python"))
+    start = partial(command, program=program)
+    return Contender("eole", about, start, read, batches, python=python, package="eole", is_peer=True)

@@ -1,0 +1,106 @@
+"""Run a contender in a process of its own, listen to what it reports, stop it when enough has been heard."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from .job import REPORT_EVERY, Contender, Job
+from .machine import QUIET, Watch
+
+WARM_UPDATES, WARM_SECONDS = 6, 2.0
+PATIENCE = 240.0  # seconds for starting and warming up
+HERE = Path(__file__).parents[1]
+
+
+class Failed(Exception):
+    """The contender ended before it had been measured; its last lines."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One round of one contender."""
+
+    tokens_per_second: float
+    seconds: float
+    updates: int
+    own_cpus: float | None
+    other_cpus: float | None
+
+    @property
+    def noisy(self) -> bool:
+        return self.other_cpus is None or self.other_cpus > QUIET
+
+
+def environment(job: Job, peer: bool) -> dict[str, str]:
+    """The user's, with the number of threads settled and nothing that tunes an allocator."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "DRAGOMAN_"))}
+    paths = [os.path.abspath(path) for path in kept.pop("PYTHONPATH", "").split(os.pathsep) if path]
+    if paths and not peer:
+        kept["PYTHONPATH"] = os.pathsep.join(paths)
+    threads = str(job.threads)
+    return kept | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
+
+
+def measure(contender: Contender, job: Job, seconds: float) -> Measure:
+    with tempfile.TemporaryDirectory(dir=job.work) as work:
+        job = Job(job.corpus, work, job.timing, job.threads, job.seed)
+        process = subprocess.Popen(
+            contender.command(job),
+            cwd=work if contender.is_peer else HERE,
+            env=environment(job, contender.is_peer),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        alarm = threading.Timer(PATIENCE + 4 * seconds, _stop, [process])
+        alarm.start()
+        try:
+            return _listen(contender, process, seconds)
+        finally:
+            alarm.cancel()
+            _stop(process)
+            process.wait()
+
+
+def _listen(contender: Contender, process: subprocess.Popen[str], seconds: float) -> Measure:
+    """Reports are weighted by the time between them, so their mean is tokens over time."""
+    assert process.stdout is not None
+    last_lines: deque[str] = deque(maxlen=6)
+    reports, tokens, first, begin, previous = 0, 0.0, 0.0, 0, 0.0
+    watch: Watch | None = None
+    for line in process.stdout:
+        rate = contender.read(line)
+        now = time.perf_counter()
+        if rate is None:
+            last_lines.append(line.rstrip())
+            continue
+        reports += 1
+        first = first or now
+        if watch is not None:
+            tokens += rate * (now - previous)
+            elapsed = now - watch.began
+            if elapsed >= seconds:
+                return Measure(tokens / elapsed, elapsed, (reports - begin) * REPORT_EVERY, *watch.read())
+        elif reports * REPORT_EVERY >= WARM_UPDATES and now - first >= WARM_SECONDS:
+            watch, begin = Watch(process.pid), reports
+            now = watch.began
+        previous = now
+    raise Failed("\n".join(last_lines) or "it said nothing")
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """Only the session that was started here."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

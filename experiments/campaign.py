@@ -1,0 +1,84 @@
+"""What the experiments share: train with the command line as a user would, skip what is done, keep a table."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+
+def machine() -> dict[str, Any]:
+    """Where the figures were made."""
+    import torch
+
+    import dragoman
+
+    model = platform.processor()
+    if Path("/proc/cpuinfo").exists():
+        names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+        model = names[0].partition(":")[2].strip() if names else model
+    return {
+        "date": date.today().isoformat(),
+        "dragoman": dragoman.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "cpu": model,
+        "cores": os.cpu_count(),
+    }
+
+
+def run(
+    name: str,
+    train: Path,
+    dev: Path | None,
+    test: Path,
+    runs: Path,
+    results: Path,
+    options: Sequence[str],
+    threads: int,
+) -> dict[str, Any]:
+    """Train and evaluate one data set, unless its result is there already. The result is one JSON file."""
+    result = results / f"{name}.json"
+    if result.exists():
+        return json.loads(result.read_text())
+    folder = runs / name
+    dragoman = [sys.executable, "-m", "dragoman.cli"]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    command = [*dragoman, "train", str(train), "--test", str(test), "--out", str(folder), *options]
+    command += ["--dev", str(dev)] if dev else []
+    command += ["--set", f"training.threads={threads}"]
+    began = time.monotonic()
+    runs.mkdir(parents=True, exist_ok=True)
+    with open(runs / f"{name}.log", "a") as log:
+        subprocess.run(command, check=True, stdout=log, stderr=log, env=environment)
+    seconds = time.monotonic() - began
+    evaluation = json.loads((folder / "evaluation.json").read_text())
+    stopped = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()][-1]
+    plain = {
+        "name": name,
+        "scores": {key: score["value"] for key, score in evaluation["scores"].items()},
+        "intervals": {key: [score["low"], score["high"]] for key, score in evaluation["scores"].items()},
+        "updates": stopped["update"],
+        "training_seconds": round(stopped["seconds"], 1),
+        "whole_seconds": round(seconds, 1),
+        "threads": threads,
+        "options": list(options),
+        **machine(),
+    }
+    results.mkdir(parents=True, exist_ok=True)
+    result.write_text(json.dumps(plain, indent=2) + "\n")
+    return plain
+
+
+def run_all(jobs: Sequence[dict[str, Any]], parallel: int) -> list[dict[str, Any]]:
+    """Several runs side by side, each with its share of the cores."""
+    with ThreadPoolExecutor(parallel) as pool:
+        return list(pool.map(lambda job: run(**job), jobs))

@@ -1,0 +1,420 @@
+"""The command line: every verb, one line out for each line in, exit codes, and mistakes answered with a sentence."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dragoman
+from dragoman.config import merge
+from dragoman.recipe import spell_out
+
+# ---- help
+
+
+def test_help_is_light_and_names_every_verb(environment: dict[str, str]) -> None:
+    program = (
+        "import sys, time; began = time.perf_counter(); sys.argv = ['dragoman', '--help']\n"
+        "from dragoman.cli import main\n"
+        "try:\n    main()\n"
+        "except SystemExit as left:\n    assert not left.code\n"
+        "heavy = {'torch', 'numpy', 'pydantic', 'sentencepiece', 'sacrebleu', 'safetensors'} & set(sys.modules)\n"
+        "print('HEAVY', sorted(heavy))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    for verb in ("check", "train", "predict", "evaluate", "score", "inspect", "presets"):
+        assert f" {verb} " in done.stdout
+    assert "HEAVY []" in done.stdout
+
+
+@pytest.mark.parametrize("verb", ["check", "train", "predict", "evaluate", "score", "inspect", "presets"])
+def test_every_verb_has_help(call: Any, verb: str) -> None:
+    answer = call(verb, "--help")
+    assert answer.code == 0
+    assert b"Usage" in answer.out
+    assert call(verb, "-h").out == answer.out
+
+
+def test_version_and_no_arguments(call: Any) -> None:
+    assert call("--version").lines == [f"dragoman {dragoman.__version__}"]
+    assert call().code == 2
+
+
+def test_checking_and_predicting_import_no_more_than_they_need(environment: dict[str, str], tiny_run: Any) -> None:
+    program = (
+        f"import sys; sys.argv = ['dragoman', 'check', {str(tiny_run.pairs)!r}]\n"
+        "from dragoman.cli import main\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n    pass\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+
+
+# ---- predict
+
+AWKWARD = [
+    b"abc",
+    b"",
+    b"hgf \r",
+    b"   ",
+    b"\xff\xfe broken",
+    "a\u2028b\u2029c\x0bd\x0ce\x85f\x1cg".encode(),
+    b"a\tb",
+    b"\x00",
+    "😀 שלום".encode(),
+    b"",
+    b"a\rb",
+    b"a" * 600,
+    b"last",
+]
+
+
+@pytest.mark.parametrize("end", [b"\n", b""])
+@pytest.mark.parametrize("options", [[], ["--beam", "1", "--batch", "3"], ["--sample"]])
+def test_one_line_out_for_each_line_in(call: Any, tiny_run: Any, end: bytes, options: list[str]) -> None:
+    answer = call("predict", tiny_run.folder, *options, stdin=b"\n".join(AWKWARD) + end)
+    assert answer.code == 0, answer.err
+    assert len(answer.lines) == len(AWKWARD)
+    assert [bool(line) for line, raw in zip(answer.lines, AWKWARD, strict=True) if not raw.strip()] == [False] * 3
+    assert answer.err == ""
+
+
+def test_lines_come_out_in_order_whatever_their_company(call: Any, tiny_run: Any) -> None:
+    whole = call("predict", tiny_run.folder, stdin=b"\n".join(AWKWARD)).lines
+    system = dragoman.load(tiny_run.folder)
+    for raw, line in zip(AWKWARD, whole, strict=True):
+        text = raw.decode("utf-8", "replace")
+        assert system(text.removesuffix("\r")) == line
+
+
+@pytest.mark.parametrize("stdin", [b"", b"\n", b"\n\n", b"\r\n"])
+def test_nothing_in_nothing_out(call: Any, tiny_run: Any, stdin: bytes) -> None:
+    answer = call("predict", tiny_run.folder, stdin=stdin)
+    assert (answer.code, answer.out) == (0, b"\n" * stdin.count(b"\n"))
+
+
+def test_a_file_a_dash_and_a_byte_order_mark(call: Any, tiny_run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "input.txt"
+    file.write_bytes(b"\xef\xbb\xbfabc\r\nhgf\r\n")
+    from_file = call("predict", tiny_run.folder, file)
+    assert from_file.lines == call("predict", tiny_run.folder, "-", stdin=b"abc\nhgf\n").lines
+    assert len(from_file.lines) == 2
+
+
+def test_batch_size_changes_no_output_not_even_sampled(call: Any, tiny_run: Any) -> None:
+    stdin = b"\n".join([b"abcd", b"gh", b"aaaaaaa"] * 14)  # more than one chunk of small batches
+    for options in (["--sample", "--seed", "3"], ["--beam", "3"]):
+        wide = call("predict", tiny_run.folder, *options, stdin=stdin)
+        narrow = call("predict", tiny_run.folder, *options, "--batch", "1", stdin=stdin)
+        assert wide.out == narrow.out
+        assert wide.code == narrow.code == 0
+    assert len(set(call("predict", tiny_run.folder, "--sample", stdin=b"abcd\n" * 20).lines)) > 1
+
+
+def test_n_best_are_columns_best_first(call: Any, tiny_run: Any) -> None:
+    stdin = b"abc\n\nhgfe\n"
+    lines = [line.split("\t") for line in call("predict", tiny_run.folder, "--n-best", 3, stdin=stdin).lines]
+    assert [len(cells) for cells in lines] == [3, 1, 3]
+    assert [cells[0] for cells in lines] == call("predict", tiny_run.folder, stdin=stdin).lines
+    sampled = call("predict", tiny_run.folder, "--n-best", 3, "--sample", "--temperature", 2, stdin=stdin).lines
+    assert [len(line.split("\t")) for line in sampled] == [3, 1, 3]
+
+
+def test_predictions_as_json(call: Any, tiny_run: Any) -> None:
+    answer = call("predict", tiny_run.folder, "--json", "--n-best", 2, stdin="abc\r\n\n😀\n".encode())
+    records = [json.loads(line) for line in answer.lines]
+    assert [record["source"] for record in records] == ["abc", "", "😀"]
+    for record in records[::2]:
+        assert len(record["outputs"]) == 2
+        for output in record["outputs"]:
+            assert set(output) == {"text", "score", "log_prob", "tokens", "log_probs", "finished", "attention"}
+            assert len(output["tokens"]) == len(output["log_probs"]) == len(output["attention"])
+            assert all(len(row) == len(record["labels"]) for row in output["attention"])
+            assert sum(output["log_probs"]) == pytest.approx(output["log_prob"])
+    assert records[1]["outputs"][0]["text"] == ""
+
+
+def test_search_options_reach_the_search(call: Any, tiny_run: Any) -> None:
+    def tokens(*options: object) -> list[str]:
+        answer = call("predict", tiny_run.folder, "--json", *options, stdin=b"abcdef\n")
+        assert answer.code == 0, answer.err
+        return json.loads(answer.lines[0])["outputs"][0]["tokens"]
+
+    assert len(tokens("--max-length", 2)) <= 2
+    assert len(tokens("--min-length", 7)) >= 8
+    assert "".join(tokens("--prefix", "hhc")[:3]) == "hhc"
+    repeated = tokens("--no-repeat-ngram", 1, "--max-length", 6)
+    assert len(set(repeated)) == len(repeated)
+    assert tokens("--sample", "--top-k", 1) == tokens("--beam", 1)
+    assert tokens("--beam", 4, "--normalize", "none")
+
+
+def test_a_reader_that_goes_away_is_no_mistake(environment: dict[str, str], tiny_run: Any) -> None:
+    line = f"{sys.executable} -m dragoman.cli predict {tiny_run.folder} --batch 1 --beam 1 | head -n 1"
+    many = b"abc\n" * 400
+    done = subprocess.run(["sh", "-c", line], input=many, env=environment, capture_output=True, timeout=60, check=True)
+    assert done.stdout.count(b"\n") == 1
+    assert b"Traceback" not in done.stderr and b"Exception" not in done.stderr
+
+
+# ---- check, evaluate, score, inspect, presets
+
+
+def test_check(call: Any, tiny_run: Any, tmp_path: Path) -> None:
+    dirty = tmp_path / "dirty.tsv"
+    dirty.write_bytes(b"abc\tcba\nonly one column\n\nde\ted\nde\ted\n")
+    text = call("check", dirty)
+    assert text.code == 0
+    assert b"dirty.tsv" in text.out and b"wrong number of columns" in text.out
+    plain = json.loads(call("check", dirty, "--json", "--dev", tiny_run.pairs).out)
+    assert {"train", "dev", "overlap"} <= set(plain)
+    assert (plain["train"]["rows"], plain["train"]["used"], plain["train"]["dropped"]) == (5, 3, 2)
+    assert plain["train"]["findings"]["wrong_columns"]["places"][0]["line"] == 2
+    assert plain["dev"]["rows"] == 200 and plain["overlap"]["dev"]["total"] == 200
+    from_stdin = json.loads(call("check", "-", "--json", stdin=dirty.read_bytes()).out)
+    assert from_stdin["train"]["used"] == 3
+
+
+def test_check_with_columns(call: Any, tmp_path: Path) -> None:
+    file = tmp_path / "three.tsv"
+    file.write_text("word\tkind\tsound\n" + "".join(f"w{i}\tnoun\ts{i}\n" for i in range(12)), encoding="utf-8")
+    for source, target in (("word", "sound"), ("1", "3")):
+        options = ["--source", source, "--target", target, "--set", "data.header=yes"]
+        plain = json.loads(call("check", file, *options, "--json").out)
+        assert plain["train"]["used"] == 12
+    assert call("check", file, "--source", "wrod", "--target", "sound").code == 2
+
+
+def test_evaluate(call: Any, tiny_run: Any) -> None:
+    text = call("evaluate", tiny_run.folder, tiny_run.pairs)
+    assert text.code == 0 and b"exact match" in text.out
+    plain = json.loads(call("evaluate", tiny_run.folder, tiny_run.pairs, "--json", "--beam", 1).out)
+    assert {"run", "audit", "rows", "references", "headline", "scores", "by_length"} <= set(plain)
+    assert plain["audit"]["used"] == 200
+    assert plain["headline"] in plain["scores"]
+    for score in plain["scores"].values():
+        assert score["low"] <= score["value"] <= score["high"]
+
+
+def test_score(call: Any, tiny_run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "test.tsv"
+    file.write_text("abc\tcba\nhg\tgh\n\nde\tzz😀\n", encoding="utf-8")
+    text = call("score", tiny_run.folder, file)
+    assert text.code == 0
+    assert [line.split("\t")[2] for line in text.lines] == ["cba", "gh", "zz😀"]
+    assert "perplexity" in text.err and "3 of 4 rows" in text.err
+    records = [json.loads(line) for line in call("score", tiny_run.folder, file, "--json").lines]
+    assert [record["line"] for record in records] == [1, 2, 4]
+    for record, line in zip(records, text.lines, strict=True):
+        assert set(record) == {"line", "log_prob", "perplexity", "tokens", "log_probs"}
+        assert float(line.split("\t")[0]) == pytest.approx(record["log_prob"], abs=1e-4)
+        assert sum(record["log_probs"]) == pytest.approx(record["log_prob"])
+        assert record["tokens"][-1] == "</s>"
+
+
+def test_inspect_draws_what_it_prints(call: Any, tiny_run: Any, tmp_path: Path) -> None:
+    answer = call("inspect", tiny_run.folder, "abc<&>", "-o", tmp_path / "deep" / "picture.svg")
+    assert answer.code == 0, answer.err
+    assert answer.lines == call("predict", tiny_run.folder, stdin=b"abc<&>\n").lines
+    picture = (tmp_path / "deep" / "picture.svg").read_text(encoding="utf-8")
+    assert picture.lstrip().startswith("<") and "</svg>" in picture and "abc<&>" not in picture
+
+
+def test_presets(call: Any) -> None:
+    lines = call("presets").lines
+    assert {line.split()[0] for line in lines} >= {"sutskever2014", "cho2014", "bahdanau2015", "luong2015"}
+    assert all(len(line.split()) > 2 for line in lines)
+
+
+# ---- train
+
+
+def test_train_says_what_it_does_and_goes_on(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pairs_file: Callable[..., Path], tiny_run: Any,
+    as_flags: Callable[[dict[str, Any]], list[str]],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    pairs = pairs_file(tmp_path / "my.pairs.tsv", 60)
+    settings = as_flags(merge(tiny_run.settings, {"training": {"max_updates": 12}}))
+    answer = call("train", "my.pairs.tsv", *settings, "--seed", 7, "--device", "cpu")
+    assert answer.code == 0, answer.err
+    assert b"saved in runs/my.pairs" in answer.out and b"exact match" in answer.out
+    for said in ("60 of 60 rows used", "held out", "parameters", "time: about", "trained 12 updates"):
+        assert said in answer.err
+    run = tmp_path / "runs" / "my.pairs"
+    config = json.loads((run / "config.json").read_text(encoding="utf-8"))["recipe"]
+    assert config["training"]["seed"] == 7 and config["training"]["device"] == "cpu"
+    assert config["target"]["tokenizer"]["kind"] != "auto"
+    audit = json.loads((run / "audit.json").read_text(encoding="utf-8"))
+    assert audit["files"]["train"]["used"] == 60 and sum(audit["rows"].values()) == 60
+    again = call("train", pairs, *settings, "--seed", 7, "--device", "cpu")
+    assert again.code == 0 and b"exact match" in again.out
+    other = call("train", pairs, *settings, "--seed", 8)
+    assert other.code == 2 and "training.seed: 7 → 8" in other.err and "--fresh" in other.err
+    fresh = call("train", pairs, *settings, "--seed", 8, "--fresh")
+    assert fresh.code == 0
+    assert (tmp_path / "runs" / "my.pairs.old-1" / "model.safetensors").exists()
+
+
+def test_train_on_parallel_files_with_dev_and_test(
+    call: Any, tmp_path: Path, tiny_run: Any, as_flags: Callable[[dict[str, Any]], list[str]]
+) -> None:
+    rows = [line.split("\t") for line in tiny_run.pairs.read_text(encoding="utf-8").splitlines()]
+    (tmp_path / "a.src").write_text("".join(f"{row[0]}\n" for row in rows), encoding="utf-8")
+    (tmp_path / "a.tgt").write_text("".join(f"{row[1]}\n" for row in rows), encoding="utf-8")
+    settings = as_flags(merge(tiny_run.settings, {"training": {"max_updates": 3}}))
+    answer = call(
+        "train", tmp_path / "a.src", tmp_path / "a.tgt", "--dev", tiny_run.pairs, "--test", tiny_run.pairs,
+        "--out", tmp_path / "run", *settings,
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "200 of 200 held-out rows (100.0%) have their source in the training data" in answer.err
+    evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text(encoding="utf-8"))
+    assert evaluation["side"] == "test"
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(
+    tmp_path: Path, environment: dict[str, str], tiny_run: Any, as_flags: Callable[[dict[str, Any]], list[str]],
+    call: Any,
+) -> None:  # fmt: skip
+    run = tmp_path / "run"
+    settings = merge(tiny_run.settings, {"training": {"max_updates": 10**6, "max_epochs": 10**6, "patience": 10**6}})
+    arguments = ["train", str(tiny_run.pairs), "--out", str(run), *as_flags(settings)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dragoman.cli", *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        metrics = run / "metrics.jsonl"
+        wait_for(lambda: metrics.exists() and b"stepped" in metrics.read_bytes(), process)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert b"all is saved, and the same command goes on from here" in err
+    assert b"Traceback" not in err
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert lines[-1]["event"] == "stopped" and lines[-1]["reason"] == "interrupted"
+    stopped = lines[-1]["update"]
+    assert call("predict", run, stdin=b"abc\n").code == 0  # what there is can be used
+    settings = merge(settings, {"training": {"max_updates": stopped + 2}})
+    answer = call("train", tiny_run.pairs, "--out", run, *as_flags(settings))
+    assert answer.code == 0
+    assert f"going on from update {stopped:,}" in answer.err and f"trained {stopped + 2:,} updates" in answer.err
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+# ---- mistakes
+
+
+def write_unequal(folder: Path) -> list[str]:
+    (folder / "a").write_text("x\n" * 20, encoding="utf-8")
+    (folder / "b").write_text("x\n" * 19, encoding="utf-8")
+    return [str(folder / "a"), str(folder / "b")]
+
+
+MISTAKES: dict[str, tuple[list[str], str]] = {
+    "missing file": (["check", "{tmp}/none.tsv"], "none.tsv: no such file"),
+    "missing training file": (["train", "{tmp}/none.tsv"], "none.tsv: no such file"),
+    "missing input": (["predict", "{run}", "{tmp}/none.txt"], "none.txt: cannot be read"),
+    "missing test file": (["evaluate", "{run}", "{tmp}/none.tsv"], "none.tsv: no such file"),
+    "missing scored file": (["score", "{run}", "{tmp}/none.tsv"], "none.tsv: no such file"),
+    "input is a folder": (["predict", "{run}", "{tmp}"], "cannot be read"),
+    "unequal files": (["train", "{unequal}"], "a:20: this line has no partner"),
+    "unequal files in check": (["check", "{unequal}"], "a:20: this line has no partner"),
+    "unknown preset": (["train", "{pairs}", "--preset", "bahdanau2014"], "did you mean 'bahdanau2015'?"),
+    "unknown key": (["train", "{pairs}", "--set", "decoder.widht=3"], "'decoder.widht'; did you mean 'width'?"),
+    "unknown key of data": (["check", "{pairs}", "--set", "data.formt=tsv"], "'formt'; did you mean 'format'?"),
+    "setting that check does not heed": (["check", "{pairs}", "--set", "decoder.width=3"], "decoder"),
+    "data is no table": (["check", "{pairs}", "--set", "data=3"], "data"),
+    "wrong type": (["train", "{pairs}", "--set", "decoder.width=wide"], "decoder.width: input should be"),
+    "no value": (["train", "{pairs}", "--set", "decoder.width"], "expected KEY=VALUE"),
+    "missing config": (["train", "{pairs}", "--config", "{tmp}/none.toml"], "none.toml: no such config file"),
+    "impossible combination": (["train", "{pairs}", "--set", "search.n_best=9"], "n_best"),
+    "no such device": (["predict", "{run}", "--device", "abacus"], "--device abacus"),
+    "no run": (["predict", "{tmp}"], "not the folder of a run"),
+    "no run, no folder": (["evaluate", "{tmp}/none", "{pairs}"], "not the folder of a run"),
+    "a file is no run": (["score", "{pairs}", "{pairs}"], "not the folder of a run"),
+    "beam too narrow": (["predict", "{run}", "{pairs}", "--beam", "2", "--n-best", "3"], "n_best"),
+    "bad normalisation": (["predict", "{run}", "{pairs}", "--normalize", "mean"], "normalize"),
+    "folder cannot be made": (["train", "{pairs}", "--out", "{pairs}/run"], "pairs.tsv/run"),
+    "three files": (["check", "{pairs}", "{pairs}", "{pairs}"], "3 files given"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_answered_with_a_sentence(call: Any, tiny_run: Any, tmp_path: Path, name: str) -> None:
+    arguments, said = MISTAKES[name]
+    places = {"tmp": tmp_path, "run": tiny_run.folder, "pairs": tiny_run.pairs}
+    given: list[str] = []
+    for argument in arguments:
+        given += write_unequal(tmp_path) if argument == "{unequal}" else [argument.format(**places)]
+    before = set(tmp_path.rglob("*"))
+    answer = call(*given, stdin=b"abc\n")
+    assert answer.code == 2
+    assert answer.out == b""
+    assert answer.err.startswith("dragoman: ") and said in answer.err
+    assert answer.err.count("\n") == 1 and "Traceback" not in answer.err
+    assert set(tmp_path.rglob("*")) == before  # nothing is left behind
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["predict"],
+        ["predict", "run", "--beam", "0"],
+        ["predict", "run", "--beam", "x"],
+        ["train"],
+        ["check", "x", "--nonsense"],
+    ],
+)
+def test_a_wrong_call_is_code_2(call: Any, arguments: list[str]) -> None:
+    answer = call(*arguments)
+    assert answer.code == 2
+    assert "Traceback" not in answer.err
+
+
+def test_an_empty_input_has_no_picture(call: Any, tiny_run: Any, tmp_path: Path) -> None:
+    answer = call("inspect", tiny_run.folder, "", "-o", tmp_path / "picture.svg")
+    assert answer.code == 2 and "empty" in answer.err
+    assert not (tmp_path / "picture.svg").exists()
+
+
+def test_a_fault_of_the_program_is_code_1(environment: dict[str, str]) -> None:
+    program = (
+        "import sys, dragoman.workflow as w\n"
+        "def broken(*a, **k): raise RuntimeError('a fault')\n"
+        "w.load = broken\n"
+        "sys.argv = ['dragoman', 'predict', 'run']\n"
+        "from dragoman.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "RuntimeError: a fault" in done.stderr
+
+
+def test_the_short_form_means_the_single_source() -> None:
+    assert spell_out({"source": {"embedding": 3}, "encoder": {"width": 4}}) == {
+        "sources": {"source": {"modality": {"embedding": 3}, "encoder": {"width": 4}}}
+    }

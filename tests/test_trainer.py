@@ -1,0 +1,523 @@
+"""Training stops anywhere and goes on exactly there; schedules, averaging, accumulation and loss are what they say."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+from torch import nn
+
+from dragoman.config import merge
+from dragoman.data.batching import make_batches, padding_share
+from dragoman.errors import UserError
+from dragoman.nn.model import Model
+from dragoman.recipe import spell_out
+from dragoman.training import objective
+from dragoman.training.checkpoint import Progress, average, load_checkpoint, named_weights, save_checkpoint
+from dragoman.training.events import Event, Saved, Started, Stepped, Stopped, Validated
+from dragoman.training.objective import summed_loss
+from dragoman.training.optim import OptimConfig, learning_rate, make_optimizer
+from dragoman.training.trainer import Scores, Trainer
+from dragoman.workflow import plan, train
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory, pairs_file: Callable[..., Path]) -> Path:
+    return pairs_file(tmp_path_factory.mktemp("data") / "pairs.tsv", 100)
+
+
+def digest(folder: Path) -> str:
+    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+
+def stop_after(updates: int) -> Callable[[], bool]:
+    """Asked once an update; says yes at the last of them."""
+    asked = iter(range(1, updates + 1))
+    return lambda: next(asked) == updates
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+class Bench:
+    """Trainers on the same small data, with a validation that can be scripted."""
+
+    def __init__(self, pairs: Path, base: dict[str, Any]) -> None:
+        self.pairs, self.base = pairs, base
+
+    def settings(self, **training: Any) -> dict[str, Any]:
+        return merge(spell_out(self.base), {"training": {"validate_every": 5, **training}})
+
+    def train(self, folder: Path, **more: Any) -> list[Event]:
+        events: list[Event] = []
+        options = {key: more.pop(key) for key in ("should_stop", "fresh", "on_plan") if key in more}
+        train(self.pairs, out=folder, settings=self.settings(**more), on_event=events.append, **options)
+        return events
+
+    def trainer(self, folder: Path, scores: Iterator[float] | None = None, **training: Any) -> Trainer:
+        settled = plan(self.pairs, settings=self.settings(**training))
+        told = iter(range(10**6)) if scores is None else scores
+
+        def validate(model: Model) -> Scores:
+            return Scores(1.0, float(next(told)), "made up", {})
+
+        system = settled.system
+        return Trainer(system.model, system.encoded(settled.data.train), system.recipe.training, folder, validate)
+
+
+@pytest.fixture(scope="module")
+def bench(pairs: Path, tiny_settings: dict[str, Any]) -> Bench:
+    return Bench(pairs, tiny_settings)
+
+
+# ---- going on
+
+
+@pytest.mark.parametrize("schedule", ["inverse-sqrt", "cosine", "plateau"])
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_run_in_pieces_is_the_run_in_one(bench: Bench, tmp_path: Path, schedule: str, accumulate: int) -> None:
+    optim = {"schedule": schedule, "warmup": 4, "plateau_patience": 0, "learning_rate": 0.01}
+    options: dict[str, Any] = {
+        "optim": optim, "accumulate": accumulate, "max_updates": 23, "max_epochs": None, "batch_tokens": 64,
+    }  # fmt: skip
+    bench.train(tmp_path / "whole", **options)
+    for updates in (1, 4, 3, 13):
+        events = bench.train(tmp_path / "pieces", should_stop=stop_after(updates), **options)
+        assert isinstance(events[-1], Stopped) and not events[-1].finished
+    events = bench.train(tmp_path / "pieces", **options)
+    assert events[0] == Started(21, 23, events[0].batches, events[0].padding, events[0].source_padding)  # type: ignore[union-attr]
+    assert isinstance(events[-1], Stopped) and events[-1].finished and events[-1].update == 23
+    assert digest(tmp_path / "pieces") == digest(tmp_path / "whole")
+    checkpoints = [load_file(tmp_path / name / "checkpoint.safetensors") for name in ("whole", "pieces")]
+    assert checkpoints[0].keys() == checkpoints[1].keys()
+    assert all(torch.equal(checkpoints[0][name], checkpoints[1][name]) for name in checkpoints[0])
+    logs = [
+        [(line["update"], line["loss"], line["score"]) for line in read_metrics(tmp_path / name) if "score" in line]
+        for name in ("whole", "pieces")
+    ]
+    assert logs[0] == logs[1]
+
+
+def test_every_counter_comes_back(bench: Bench, tmp_path: Path) -> None:
+    """Patience, plateaus, best, snapshots: scripted scores, stopped after every single update."""
+    script = [3.0, 2.0, 2.5, 4.0, 1.0, 1.0, 1.0, 5.0, 1.0, 1.0, 1.0, 1.0, 9.0]
+    optim = {"schedule": "plateau", "warmup": 3, "learning_rate": 0.01, "plateau_patience": 1}
+    options: dict[str, Any] = {
+        "optim": optim, "max_updates": 100, "validate_every": 3, "log_every": 1, "patience": 4, "average": 3,
+    }  # fmt: skip
+    runs: list[tuple[list[Event], Trainer]] = []
+    for name, stops in (("whole", False), ("pieces", True)):
+        scores = iter(script)
+        events: list[Event] = []
+        while not (events and isinstance(events[-1], Stopped) and events[-1].finished):
+            trainer = bench.trainer(tmp_path / name, scores, **options)
+            events += list(trainer.run(lambda stops=stops: stops))  # type: ignore[misc]
+        runs.append((events, trainer))
+    rates = [[event.learning_rate for event in events if isinstance(event, Stepped)] for events, _ in runs]
+    assert rates[0] == rates[1] and len(set(rates[0][3:])) == 4
+    ends = [events[-1] for events, _ in runs]
+    assert ends[0].update == ends[1].update == 36 and ends[0].reason == ends[1].reason  # type: ignore[union-attr]
+    counters = [replace(trainer.progress, seconds=0.0, metrics_bytes=0) for _, trainer in runs]
+    assert counters[0] == counters[1] and counters[0].reductions == 4
+    weights = [named_weights(trainer.model) for _, trainer in runs]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_the_seed_decides_everything(bench: Bench, tmp_path: Path) -> None:
+    for name, seed in (("one", 1), ("two", 1), ("three", 2)):
+        bench.train(tmp_path / name, max_updates=6, seed=seed)
+    assert digest(tmp_path / "one") == digest(tmp_path / "two") != digest(tmp_path / "three")
+
+
+def test_saving_often_changes_nothing(bench: Bench, tmp_path: Path) -> None:
+    often = bench.train(tmp_path / "often", max_updates=10, save_every=1e-6, log_every=1)
+    rarely = bench.train(tmp_path / "rarely", max_updates=10)
+    assert sum(isinstance(event, Saved) for event in often) == 10
+    assert sum(isinstance(event, Saved) for event in rarely) == 1
+    assert digest(tmp_path / "often") == digest(tmp_path / "rarely")
+
+
+def test_measuring_the_speed_changes_nothing(bench: Bench, tmp_path: Path) -> None:
+    bench.train(tmp_path / "without", max_updates=8)
+    seconds: list[float] = []
+    bench.train(
+        tmp_path / "with", max_updates=8, on_plan=lambda settled, trainer, folder: seconds.append(trainer.measure())
+    )
+    assert 0 < seconds[0] < 10
+    assert digest(tmp_path / "with") == digest(tmp_path / "without")
+
+
+def test_the_same_command_after_the_end_does_nothing(bench: Bench, tmp_path: Path) -> None:
+    bench.train(tmp_path, max_updates=6)
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    events = bench.train(tmp_path, max_updates=6)
+    assert [type(event) for event in events] == [Stopped]
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+
+
+def test_metrics_of_a_run_in_pieces(bench: Bench, tmp_path: Path) -> None:
+    for updates in (3, 4, 5):
+        bench.train(tmp_path, max_updates=30, should_stop=stop_after(updates), log_every=2)
+    with open(tmp_path / "metrics.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"event": "stepped", "update": 13, "los')  # as a crash would leave it
+    bench.train(tmp_path, max_updates=30, log_every=2)
+    lines = read_metrics(tmp_path)
+    assert [line["update"] for line in lines if line["event"] == "started"] == [0, 3, 7, 12]
+    assert [line["update"] for line in lines if line["event"] == "stepped"] == list(range(2, 31, 2))
+    assert [line["update"] for line in lines if line["event"] == "validated"] == list(range(5, 31, 5))
+    assert [(line["update"], line["finished"]) for line in lines if line["event"] == "stopped"] == [(30, True)]
+
+
+def test_more_epochs_may_be_asked_for(bench: Bench, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"max_updates": None, "validate_every": None, "optim": {"schedule": "inverse-sqrt"}}
+    first = bench.train(tmp_path / "raised", max_epochs=1, **options)
+    second = bench.train(tmp_path / "raised", max_epochs=3, **options)
+    bench.train(tmp_path / "whole", max_epochs=3, **options)
+    assert isinstance(first[-1], Stopped) and isinstance(second[-1], Stopped)
+    assert second[-1].update == 3 * first[-1].update
+    assert digest(tmp_path / "raised") == digest(tmp_path / "whole")
+    evaluation = json.loads((tmp_path / "raised" / "evaluation.json").read_text(encoding="utf-8"))
+    assert evaluation["update"] == second[-1].update
+
+
+def test_other_settings_or_data_in_the_same_folder_are_refused(
+    bench: Bench, tmp_path: Path, pairs_file: Callable[..., Path]
+) -> None:
+    folder = tmp_path / "run"
+    bench.train(folder, max_updates=2)
+    before = digest(folder)
+    with pytest.raises(UserError, match=r"training\.optim\.clip: 1\.0 → 2\.0.*--fresh"):
+        bench.train(folder, max_updates=2, optim={"clip": 2.0})
+    with pytest.raises(UserError, match="the data"):
+        train(pairs_file(tmp_path / "pairs.tsv", 90, 5), out=folder, settings=bench.settings(max_updates=2))
+    assert digest(folder) == before
+    (folder / "run.json").write_text("{", encoding="utf-8")
+    with pytest.raises(UserError, match=r"run\.json: damaged.*--fresh"):
+        bench.train(folder, max_updates=2)
+
+
+def test_fresh_sets_the_old_run_aside(bench: Bench, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    for clip in (1.0, 2.0, 3.0):
+        bench.train(folder, max_updates=2, optim={"clip": clip}, fresh=True)
+    found = {path.name: json.loads((path / "run.json").read_text(encoding="utf-8")) for path in tmp_path.iterdir()}
+    clips = {name: one["recipe"]["training"]["optim"]["clip"] for name, one in found.items()}
+    assert clips == {"run.old-1": 1.0, "run.old-2": 2.0, "run": 3.0}
+    assert (tmp_path / "run.old-1" / "model.safetensors").exists()
+
+
+def test_a_mistake_does_not_move_the_old_run(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    bench.train(folder, max_updates=2)
+    monkeypatch.chdir(folder)
+    with pytest.raises(UserError, match="the folder you are in"):
+        bench.train(Path("."), max_updates=2, fresh=True)
+    with pytest.raises(UserError):
+        bench.train(folder, max_updates=-2, fresh=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff" * 100])
+def test_a_damaged_checkpoint_is_named(bench: Bench, tmp_path: Path, damage: bytes) -> None:
+    bench.train(tmp_path, max_updates=4, should_stop=stop_after(2))
+    (tmp_path / "checkpoint.safetensors").write_bytes(damage)
+    with pytest.raises(UserError, match=r"checkpoint\.safetensors"):
+        bench.train(tmp_path, max_updates=4)
+
+
+# ---- ends
+
+
+def test_patience(bench: Bench, tmp_path: Path) -> None:
+    scores = [1.0, 3.0, 2.0, 3.0, 4.0, 4.0, 4.0, 4.0, 9.0]
+    trainer = bench.trainer(tmp_path, iter(scores), max_updates=500, validate_every=2, patience=3)
+    events = list(trainer.run())
+    validated = [event for event in events if isinstance(event, Validated)]
+    assert [event.best for event in validated] == [True, True, False, False, True, False, False, False]
+    assert isinstance(events[-1], Stopped) and events[-1].update == 16 and "3 validations" in events[-1].reason
+    assert trainer.progress.best_update == 10
+
+
+def test_the_time_limit_holds_over_all_sittings(bench: Bench, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"max_updates": 10**6, "max_epochs": None, "patience": 10**6, "validate_every": 10**6}
+    first = list(bench.trainer(tmp_path, max_time=0.2, **options).run())
+    assert isinstance(first[-1], Stopped) and "time limit" in first[-1].reason
+    assert 0.2 <= first[-1].seconds < 5
+    assert isinstance(first[-3], Validated)  # the weights at the end are measured, whatever ends it
+    again = list(bench.trainer(tmp_path, max_time=0.2, **options).run())
+    assert [type(event) for event in again] == [Stopped]
+    more = list(bench.trainer(tmp_path, max_time=first[-1].seconds + 0.2, **options).run())
+    assert isinstance(more[-1], Stopped) and more[-1].update > first[-1].update
+
+
+def test_epochs_end_when_every_row_was_seen(bench: Bench, tmp_path: Path) -> None:
+    trainer = bench.trainer(tmp_path, max_updates=None, max_epochs=2, accumulate=2, validate_every=None)
+    events = list(trainer.run())
+    started, stopped = events[0], events[-1]
+    assert isinstance(started, Started) and isinstance(stopped, Stopped)
+    assert stopped.update == started.last_update == 2 * math.ceil(started.batches / 2)
+    assert trainer.progress.tokens == 2 * sum(trainer.data.target_lengths)
+    assert sum(isinstance(event, Validated) for event in events) == 2
+
+
+# ---- averaging
+
+
+@pytest.mark.parametrize(
+    ("average_of", "kept"),
+    [("best", {6, 10}), ("last", {10, 12})],
+)
+def test_which_weights_are_averaged(bench: Bench, tmp_path: Path, average_of: str, kept: set[int]) -> None:
+    scores = iter([1.0, 2.0, 5.0, 3.0, 4.0, 0.0])
+    trainer = bench.trainer(tmp_path, scores, max_updates=12, validate_every=2, average=2, average_of=average_of)
+    weights: dict[int, dict[str, torch.Tensor]] = {}
+    for event in trainer.run():
+        if isinstance(event, Validated):
+            weights[event.update] = {name: one.clone() for name, one in named_weights(trainer.model).items()}
+    paths = trainer.snapshot_paths()
+    assert {int(path.stem) for path in paths} == kept
+    assert set(tmp_path.glob("snapshots/*")) == set(paths)  # nothing else is left lying about
+    mean = average(paths)
+    for name, tensor in mean.items():
+        wanted = sum(weights[update][name].double() for update in kept) / 2
+        assert torch.allclose(tensor.double(), torch.as_tensor(wanted), atol=1e-6)
+
+
+def test_the_saved_model_is_the_average(bench: Bench, tmp_path: Path) -> None:
+    bench.train(tmp_path, max_updates=20, average=3)
+    paths = sorted(tmp_path.glob("snapshots/*.safetensors"))
+    assert len(paths) == 3
+    saved, mean = load_file(tmp_path / "model.safetensors"), average(paths)
+    assert all(torch.equal(saved[name], mean[name]) for name in saved)
+
+
+# ---- learning rate
+
+
+def test_inverse_square_root() -> None:
+    config = OptimConfig(learning_rate=0.5, schedule="inverse-sqrt", warmup=10)
+    rates = [learning_rate(config, update, 1000, 0) for update in (1, 5, 10, 40, 1000)]
+    assert rates == pytest.approx([0.05, 0.25, 0.5, 0.25, 0.05])
+
+
+def test_cosine() -> None:
+    config = OptimConfig(learning_rate=0.5, schedule="cosine", warmup=10, final_share=0.1)
+    rates = [learning_rate(config, update, 110, 0) for update in (1, 10, 60, 110, 200)]
+    assert rates == pytest.approx([0.05, 0.5, 0.275, 0.05, 0.05])
+    falling = [learning_rate(config, update, 110, 0) for update in range(10, 111)]
+    assert falling == sorted(falling, reverse=True)
+
+
+def test_plateau_and_constant() -> None:
+    config = OptimConfig(learning_rate=0.5, schedule="plateau", warmup=0, plateau_factor=0.5)
+    assert [learning_rate(config, 7, 100, count) for count in (0, 1, 3)] == pytest.approx([0.5, 0.25, 0.0625])
+    steady = OptimConfig(learning_rate=0.5, schedule="constant", warmup=2)
+    assert [learning_rate(steady, update, 100, 3) for update in (1, 2, 99)] == pytest.approx([0.25, 0.5, 0.5])
+
+
+def test_the_rate_falls_when_the_score_does_not_rise(bench: Bench, tmp_path: Path) -> None:
+    optim = {"schedule": "plateau", "warmup": 0, "learning_rate": 0.01, "plateau_patience": 1, "plateau_factor": 0.5}
+    scores = iter([3.0, 2.0, 2.0, 2.0, 2.0, 4.0, 1.0])
+    trainer = bench.trainer(tmp_path, scores, max_updates=14, validate_every=2, log_every=1, optim=optim)
+    rates = {event.update: event.learning_rate for event in trainer.run() if isinstance(event, Stepped)}
+    assert [rates[update] for update in (2, 6, 7, 10, 11, 14)] == pytest.approx(
+        [0.01, 0.01, 0.005, 0.005, 0.0025, 0.0025]
+    )
+
+
+# ---- gradients
+
+
+def test_half_batches_accumulated_are_the_whole_batch(bench: Bench, tmp_path: Path) -> None:
+    """The mean is over the tokens of all batches of an update, not a mean of means."""
+    trainer = bench.trainer(tmp_path)
+    model, data = trainer.model.eval(), trainer.data  # no dropout: the same numbers however the rows are grouped
+    rows = np.arange(40)
+    parts = [rows[:25], rows[25:]]
+
+    def gradients(groups: list[np.ndarray]) -> list[torch.Tensor]:
+        model.zero_grad()
+        batches = [data.batch(group) for group in groups]
+        tokens = sum(batch.tokens for batch in batches)
+        for batch in batches:
+            (summed_loss(model.teach(batch), batch, 0.1) / tokens).backward()
+        return [parameter.grad.clone() for parameter in trainer.parameters if parameter.grad is not None]
+
+    whole, halves = gradients([rows]), gradients(parts)
+    assert len(whole) == len(halves) == len(trainer.parameters)
+    for first, second in zip(whole, halves, strict=True):
+        assert torch.allclose(first, second, atol=1e-6, rtol=1e-4)
+
+
+def test_an_update_of_two_small_batches_is_that_of_one_large(bench: Bench, tmp_path: Path) -> None:
+    """The same through the trainer itself: one update over the same rows, cut into batches or not."""
+    results = []
+    for accumulate, budget in ((1, 10**6), (10**6, 64)):
+        trainer = bench.trainer(
+            tmp_path / str(accumulate), max_updates=1, accumulate=accumulate, batch_tokens=budget, label_smoothing=0.1
+        )
+        for module in trainer.model.modules():
+            if hasattr(module, "share"):
+                setattr(module, "share", 0.0)  # noqa: B010
+        for frontend in trainer.model.frontends.values():
+            frontend.rare.zero_()  # type: ignore[operator]
+        events = list(trainer.run())
+        assert isinstance(events[0], Started) and (events[0].batches > 3) == (accumulate > 1)
+        moments = [trainer.optimizer.state[parameter]["exp_avg"] for parameter in trainer.parameters]
+        results.append(torch.cat([moment.flatten() for moment in moments]))
+    assert results[0].norm() > 0
+    assert torch.allclose(results[0], results[1], atol=1e-6, rtol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 257, 300])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("chunk", [10, 1000, 10**7])
+def test_the_loss_in_chunks_is_the_plain_loss(
+    rows: int, bias: bool, smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objective, "LOGITS", chunk)
+    torch.manual_seed(rows)
+    width, vocabulary = 6, 11
+    lengths = torch.randint(1, 5, (rows,))
+    mask = torch.arange(4) < lengths[:, None]
+    targets = torch.randint(0, vocabulary, (rows, 4))
+    features = torch.randn(rows, 4, width, dtype=torch.float64)
+    readout = nn.Linear(width, vocabulary, bias=bias, dtype=torch.float64)
+    batch: Any = SimpleNamespace(mask=mask, targets=targets)
+
+    def results(chunked: bool) -> list[torch.Tensor]:
+        given = features.clone().requires_grad_()
+        readout.zero_grad()
+        if chunked:
+            step: Any = SimpleNamespace(features=given, readout=readout)
+            loss = summed_loss(step, batch, smoothing)
+        else:
+            loss = nn.functional.cross_entropy(
+                readout(given)[mask], targets[mask], reduction="sum", label_smoothing=smoothing
+            )
+        (loss / 7).backward()
+        assert given.grad is not None
+        return [loss.detach(), given.grad, *(parameter.grad.clone() for parameter in readout.parameters())]  # type: ignore[union-attr]
+
+    for first, second in zip(results(True), results(False), strict=True):
+        assert torch.allclose(first, second, atol=1e-9)
+
+
+def test_padding_is_neither_counted_nor_learnt_from() -> None:
+    torch.manual_seed(0)
+    features = torch.randn(3, 5, 4, requires_grad=True)
+    mask = torch.arange(5) < torch.tensor([5, 2, 1])[:, None]
+    batch: Any = SimpleNamespace(mask=mask, targets=torch.zeros(3, 5, dtype=torch.long))
+    step: Any = SimpleNamespace(features=features, readout=nn.Linear(4, 6))
+    loss = summed_loss(step, batch, 0.1)
+    loss.backward()
+    assert features.grad is not None
+    assert (features.grad[~mask] == 0).all() and (features.grad[mask] != 0).any(-1).all()
+    with torch.no_grad():
+        assert summed_loss(step, batch, 0.1).item() == pytest.approx(loss.item(), rel=1e-6)
+
+
+def test_a_gradient_that_is_not_finite_is_left_out_and_in_the_end_refused(bench: Bench, tmp_path: Path) -> None:
+    trainer = bench.trainer(tmp_path, max_updates=100)
+    before = {name: tensor.clone() for name, tensor in named_weights(trainer.model).items()}
+    trainer.parameters[0].register_hook(lambda gradient: gradient * float("nan"))
+    with pytest.raises(UserError, match="learning rate"):
+        list(trainer.run())
+    after = named_weights(trainer.model)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+# ---- state
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw"])
+def test_the_optimizer_comes_back_exactly(tmp_path: Path, kind: str) -> None:
+    config = OptimConfig(kind=kind, weight_decay=0.01)
+
+    def make() -> tuple[nn.Module, torch.optim.Optimizer]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+        return model, make_optimizer(config, list(model.parameters()))
+
+    def advance(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int) -> None:
+        torch.manual_seed(seed)
+        model(torch.randn(5, 3)).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    model, optimizer = make()
+    for seed in range(3):
+        advance(model, optimizer, seed)
+    progress = Progress(update=3, best=[1.5, -0.25], snapshots=[[1.5, -0.25, 3.0]], seconds=0.1 + 0.2)
+    save_checkpoint(tmp_path / "c.safetensors", model, optimizer, progress)
+    other, restored = make()
+    assert load_checkpoint(tmp_path / "c.safetensors", other, restored) == progress
+    advance(model, optimizer, 9)
+    advance(other, restored, 9)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    states = [list(one.state.values()) for one in (optimizer, restored)]
+    for first, second in zip(*states, strict=True):
+        assert first.keys() == second.keys() == {"step", "exp_avg", "exp_avg_sq"}
+        assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+# ---- batches
+
+lengths = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lengths, st.integers(1, 200), st.integers(0, 5), st.integers(0, 5))
+def test_every_row_once_within_the_budget(rows: list[tuple[int, int]], budget: int, seed: int, epoch: int) -> None:
+    source, target = [row[0] for row in rows], [row[1] for row in rows]
+    batches = make_batches(source, target, budget, seed=seed, epoch=epoch)
+    assert sorted(row for batch in batches for row in batch.tolist()) == list(range(len(rows)))
+    for batch in batches:
+        longest = max(max(rows[row]) for row in batch)
+        assert len(batch) == 1 or longest * len(batch) <= budget
+    again = make_batches(source, target, budget, seed=seed, epoch=epoch)
+    assert [batch.tolist() for batch in batches] == [batch.tolist() for batch in again]
+
+
+def test_epochs_and_seeds_differ_and_padding_is_small() -> None:
+    chance = np.random.default_rng(0)
+    target = chance.integers(3, 40, 2000).tolist()
+    source = [max(1, length + change) for length, change in zip(target, chance.integers(-2, 3, 2000), strict=True)]
+    orders = [
+        [batch.tolist() for batch in make_batches(source, target, 1024, seed=seed, epoch=epoch)]
+        for seed, epoch in ((1, 0), (1, 1), (2, 0))
+    ]
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+    assert {frozenset(batch) for batch in orders[0]} != {frozenset(batch) for batch in orders[1]}
+    batches = make_batches(source, target, 1024, seed=1, epoch=0)
+    assert padding_share(target, batches) < 0.05
+    assert padding_share(source, batches) < 0.10
+    assert padding_share([3, 3], [np.array([0, 1])]) == 0.0
+    assert padding_share([4, 2], [np.array([0, 1])]) == pytest.approx(0.25)
+
+
+def test_a_batch_is_the_rows_behind_the_start_symbol(bench: Bench, tmp_path: Path) -> None:
+    data = bench.trainer(tmp_path).data
+    batch = data.batch(np.array([5, 0, 9]))
+    assert batch.rows == (5, 0, 9)
+    for row, number in enumerate(batch.rows):
+        gold = data.targets[number]
+        assert batch.targets[row][batch.mask[row]].tolist() == gold.tolist()
+        assert batch.inputs[row][batch.mask[row]].tolist() == [data.bos, *gold.tolist()[:-1]]
+        source = batch.sources["source"]
+        assert source.data[row][source.mask[row]].tolist() == data.sources["source"][number].tolist()
+    assert batch.tokens == sum(len(data.targets[number]) for number in batch.rows)
