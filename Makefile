@@ -35,7 +35,7 @@ check: $(READY)  ## format, lint, types, links, tests
 	$(BIN)/python -m pytest -n 2 -q
 
 bench: $(READY)  ## speed and memory, side by side with others (benchmarks/README.md)
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py $(ARGS)
 
 docs: $(READY)  ## check that every link between the pages leads somewhere
 	$(BIN)/python docs/check_links.py

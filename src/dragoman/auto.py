@@ -18,8 +18,8 @@ class Shape:
     longest: int  # tokens, either side
 
 
-def choose(shape: Shape) -> tuple[dict[str, Any], list[str]]:
-    """Settings under everything that the person said, and a sentence for each.
+def choose(shape: Shape) -> dict[str, Any]:
+    """Settings under everything that the person said.
 
     Small data wants many small updates: some thousands of them, whatever the size of the file. The learning rate
     falls to nearly nothing by the end (cosine), which small data rewards more than a longer search at a high rate.
@@ -29,7 +29,7 @@ def choose(shape: Shape) -> tuple[dict[str, Any], list[str]]:
     epochs = 60 if tokens < 5_000 else 30 if tokens < 60_000 else 14 if tokens < 250_000 else 12
     batch = 64 * max(2, min(32, round(4 * (tokens / 30_000) ** 0.5)))  # grows with the root of the data
     per_epoch = max(1, tokens // batch)
-    settings = {
+    return {
         "sources": {
             "source": {
                 "modality": {"kind": "text", "embedding": embedding, "dropout": dropout},
@@ -54,10 +54,3 @@ def choose(shape: Shape) -> tuple[dict[str, Any], list[str]]:
             "optim": {"learning_rate": 1e-3, "schedule": "cosine", "warmup": 100},
         },
     }
-    reasons = [
-        f"model: bidirectional LSTM of width {width} and an LSTM decoder with attention, "
-        f"because there are {shape.target_tokens:,} target tokens to learn from",
-        f"training: {epochs} epochs of about {per_epoch:,} updates with batches of {batch:,} tokens, "
-        "because small data wants many small updates",
-    ]
-    return settings, reasons

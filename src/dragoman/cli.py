@@ -172,7 +172,8 @@ def predict(
         config |= {"n_best": 1, "samples": n_best}
     out = sys.stdout.buffer
     done = 0
-    for chunk in _chunks(_lines(file), 16 * batch):
+    at_once = 1 if batch == 1 or (file == "-" and sys.stdin.isatty()) else 16 * batch
+    for chunk in _chunks(_lines(file), at_once):  # --batch 1 answers each line before it reads the next
         starts = None if prefix is None else [prefix] * len(chunk)
         for prediction in system.stream(
             chunk, batch=batch, attention=as_json, trace=False, prefix=starts, first=done, **config

@@ -130,12 +130,10 @@ def plan(
         )
     reasons: list[str] = []
     modalities, target = _fit(first, data, names, reasons)
-    chosen, why = auto.choose(_shape(modalities, target, data))
-    named_preset = asked.get("preset", "auto") != "auto"
-    if named_preset:
-        chosen = {"training": chosen["training"]}
-        why = [f"model: preset {asked['preset']} ({asked.get('reference', '')})", *why[1:]]
-    reasons += why
+    shape = _shape(modalities, target, data)
+    chosen = auto.choose(shape)
+    if asked.get("preset", "auto") != "auto":
+        chosen = {"training": chosen["training"]}  # the model is the preset's alone
     recipe = make_recipe(merge(chosen, asked))
     recipe = _with_tokenizers(recipe, modalities, target)
     for name, modality in modalities.items():
@@ -145,6 +143,7 @@ def plan(
     metric = metrics.choose(target.kind, [example.target for example in data.dev])
     if recipe.metric != "auto":
         metric = metrics.Choice(recipe.metric, metric.metrics, "as asked for")
+    reasons += _describe(recipe, shape)
     reasons.append(f"metric: {metrics.METRICS[metric.headline].label}, because {metric.reason}")
     model = build_model(recipe, modalities, target)
     lengths = Lengths.of(
@@ -295,6 +294,23 @@ def _shape(modalities: Mapping[str, Modality], target: tokenizers.Tokenizer, dat
     vocabulary = max((m.tokenizer.size for m in modalities.values() if isinstance(m, Text)), default=0)
     longest = max([*targets, *(length for column in sources for length in column)])
     return auto.Shape(len(data.train), sum(map(sum, sources)), sum(targets), vocabulary, target.size, longest)
+
+
+def _describe(recipe: Recipe, shape: auto.Shape) -> list[str]:
+    """What will be trained, as it was settled, in sentences."""
+    model = " and ".join(f"{kind_of(source.encoder)} encoder" for source in recipe.sources.values())
+    if recipe.preset == "auto":
+        origin = f"chosen for {shape.target_tokens:,} target tokens"
+    else:
+        origin = f"preset {recipe.preset}, {recipe.reference}"
+    width = getattr(recipe.decoder, "width", None)
+    size = f" of width {width}" if width else ""
+    training = recipe.training
+    rounds = f"{training.max_epochs} epochs" if training.max_epochs else f"{training.max_updates} updates"
+    return [
+        f"model: {model}, {kind_of(recipe.decoder)} decoder{size} ({origin})",
+        f"training: at most {rounds}, batches of {training.batch_tokens:,} tokens",
+    ]
 
 
 def _drop_too_long(data: Data, modalities: Mapping[str, Modality], target: tokenizers.Tokenizer, most: int) -> None:

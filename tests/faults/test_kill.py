@@ -1,7 +1,7 @@
 """SIGKILL at random moments, then the same command again: the same weights, bit for bit, as a run never disturbed.
 
-The normal suite kills one run three times over. ``DRAGOMAN_KILLS=20 pytest -s tests/faults`` makes twenty more runs, each
-killed once at a random moment of its whole life, imports and final evaluation included, and then finished.
+The normal suite kills one run three times over. ``DRAGOMAN_KILLS=20 pytest -s tests/faults`` makes twenty more runs,
+each killed once at a random moment of its whole life, imports and final evaluation included, and then finished.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dragoman.workflow import evaluate, train
 
 SYSTEMS = {
     "last state": {"decoder": {"context": "initial"}, "encoder": {"direction": "both"}},
-    "last state, reversed source": {"decoder": {"context": "initial"}, "encoder": {"direction": "backward"}},
+    "last state, reversed source": {"decoder": {"context": "initial"}, "encoder": {"direction": "backward", "width": 128}},
     "context at every step": {"decoder": {"context": "every-step", "cell": "gru"}, "encoder": {"cell": "gru"}},
     "attention before": {"decoder": {"timing": "before", "cell": "gru"}, "encoder": {"cell": "gru"}},
     "attention after": {"decoder": {"timing": "after", "attention": {"kind": "bilinear"}}},
@@ -23,7 +23,7 @@ SYSTEMS = {
 
 def write_words(path: Path, count: int, seed: int) -> None:
     chance = random.Random(seed)
-    words = ("".join(chance.choices("abcdefgh", k=chance.randint(2, 5))) for _ in range(count))
+    words = ("".join(chance.choices("abcdef", k=chance.randint(2, 5))) for _ in range(count))
     path.write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))
 
 
