@@ -20,7 +20,11 @@ ENCODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
     "rnn": [
         {"cell": cell, "layers": layers, "direction": direction, "width": 6}
         for cell, layers, direction in itertools.product(CELLS, (1, 2), ("forward", "backward", "both"))
-    ]
+    ],
+    "transformer": [
+        {"norm": norm, "positions": positions, "width": width, "layers": 2, "heads": 3, "feed_forward": 16}
+        for norm, positions, width in (("pre", "sinusoidal", 12), ("post", "sinusoidal", 12), ("pre", "learned", 18))
+    ],
 }
 DECODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
     "rnn": [
@@ -38,7 +42,15 @@ DECODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"deep_output": True, "context": "initial"},
         {"bridge": "dense"},
         {"bridge": "zero"},
-    ]
+    ],
+    "transformer": [
+        {"norm": norm, "positions": positions, "tie_embeddings": tie, "layers": 2, "heads": 3, "feed_forward": 16}
+        for norm, positions, tie in (
+            ("pre", "sinusoidal", True),
+            ("post", "sinusoidal", False),
+            ("pre", "learned", True),
+        )
+    ],
 }
 
 

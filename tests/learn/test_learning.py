@@ -12,7 +12,10 @@ from dragoman.workflow import evaluate, train
 
 SYSTEMS = {
     "last state": {"decoder": {"context": "initial"}, "encoder": {"direction": "both"}},
-    "last state, reversed source": {"decoder": {"context": "initial"}, "encoder": {"direction": "backward", "width": 128}},
+    "last state, reversed source": {
+        "decoder": {"context": "initial"},
+        "encoder": {"direction": "backward", "width": 128},
+    },
     "context at every step": {"decoder": {"context": "every-step", "cell": "gru"}, "encoder": {"cell": "gru"}},
     "attention before": {"decoder": {"timing": "before", "cell": "gru"}, "encoder": {"cell": "gru"}},
     "attention after": {"decoder": {"timing": "after", "attention": {"kind": "bilinear"}}},

@@ -1,0 +1,143 @@
+"""Transformer decoder (Vaswani et al. 2017, section 3.1): self-attention to the past, cross-attention to the memory.
+
+The carry holds keys and values of all tokens so far (a cache), so one call advances by any number of tokens. Keys
+and values of the memory are projected once per source; the k hypotheses of a source ask as k * T queries of one
+product. Without memory it is a causal language model.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from dragoman.contracts import Decoder
+from dragoman.nn.layers import Dropout, Embedding
+from dragoman.nn.transformer import BlockConfig, FeedForward, Positions, Sublayer, attend, check_heads, start
+from dragoman.types import Memory, State, Step
+
+
+class Transformer(Decoder):
+    reference = "Vaswani et al. 2017"
+
+    class Config(BlockConfig):
+        embedding: int | None = Field(None, gt=0)  # width of a token's vector; as wide as the decoder if not said
+        tie_embeddings: bool = True  # the output layer uses the token vectors
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        vocabulary: int,
+        memory_width: int | None,
+        summary_shape: tuple[int, int, int] | None,
+    ) -> None:
+        super().__init__()
+        check_heads(config, "decoder")
+        vector = config.embedding or config.width
+        self.vocabulary, self.width, self.heads = vocabulary, config.width, config.heads
+        self.maps = 0 if memory_width is None else config.layers * config.heads
+        self.scale = math.sqrt(vector)
+        self.embedding = Embedding(vocabulary, vector)
+        self.enter = nn.Linear(vector, config.width) if vector != config.width else nn.Identity()
+        self.positions = Positions(config)
+        self.dropout = Dropout(config.dropout)
+        self.blocks = nn.ModuleList(_Block(config, memory_width) for _ in range(config.layers))
+        self.last_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+        tied = config.tie_embeddings
+        self.leave = nn.Linear(config.width, vector) if tied and vector != config.width else nn.Identity()
+        self.project = nn.Linear(vector if tied else config.width, vocabulary)
+        start(self.project)
+        if tied:
+            self.project.weight = self.embedding.weight
+
+    def start(self, memory: Memory | None, sources: int) -> State:
+        empty = self.project.weight.new_zeros(sources, 0, self.width)
+        carry = {str(index): {"keys": empty, "values": empty} for index in range(len(self.blocks))}
+        fixed: dict[str, Any] = {}
+        if memory is not None:
+            fixed = {str(index): block.prepare(memory) for index, block in enumerate(self.blocks)}  # type: ignore[operator]
+            fixed["padding"] = ~memory.mask
+        return State(sources, fixed, carry)
+
+    def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
+        fixed: Any = state.fixed
+        carry: Any = state.carry
+        past = carry["0"]["keys"].shape[1]
+        x = self.enter(self.embedding(tokens) * self.scale)  # (N, T, D)
+        length = x.shape[1]
+        x = self.dropout(x + self.positions(past, length, x))
+        future = None
+        if length > 1:
+            future = torch.ones(length, past + length, dtype=torch.bool, device=x.device).triu(past + 1)[None]
+        padding = fixed["padding"][:, None] if "padding" in fixed else None  # (B, 1, S)
+        carried, maps = {}, []
+        for index, block in enumerate(self.blocks):
+            name = str(index)
+            x, carried[name], weights = block(x, carry[name], fixed.get(name), future, padding)
+            if need_attention and weights is not None:
+                maps.append(weights)
+        features = self.leave(self.last_norm(x))
+        attention = torch.cat(maps, 2) if maps else None  # (N, T, L * H, S)
+        return Step(features, self.project, State(state.sources, fixed, carried), attention)
+
+
+class _Block(nn.Module):
+    def __init__(self, config: BlockConfig, memory_width: int | None) -> None:
+        super().__init__()
+        width, self.heads = config.width, config.heads
+        self.project = nn.Linear(width, 3 * width)  # Q, K and V in one product
+        self.join = nn.Linear(width, width)
+        self.around_self = Sublayer(config)
+        self.has_memory = memory_width is not None
+        if memory_width is not None:
+            self.query = nn.Linear(width, width)
+            self.keys = nn.Linear(memory_width, width)
+            self.values = nn.Linear(memory_width, width)
+            self.join_memory = nn.Linear(width, width)
+            self.around_memory = Sublayer(config)
+        self.feed_forward = FeedForward(config)
+        self.around_feed_forward = Sublayer(config)
+        start(self)
+        for part in self.project.weight.data.chunk(3):
+            nn.init.xavier_uniform_(part)
+
+    def prepare(self, memory: Memory) -> dict[str, Tensor]:
+        values = memory.states if memory.values is None else memory.values
+        return {"keys": self.keys(memory.states), "values": self.values(values)}
+
+    def forward(
+        self,
+        x: Tensor,
+        past: dict[str, Tensor],
+        memory: dict[str, Tensor] | None,
+        future: Tensor | None,
+        padding: Tensor | None,
+    ) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        """x (N, T, D) → x, the cache with these tokens, cross-attention (N, T, H, S) or None."""
+        rows, length, width = x.shape
+        cache: dict[str, Tensor] = {}
+        seen: list[Tensor] = []
+
+        def look_back(y: Tensor) -> Tensor:
+            query, keys, values = self.project(y).chunk(3, -1)
+            cache["keys"] = torch.cat([past["keys"], keys], 1)
+            cache["values"] = torch.cat([past["values"], values], 1)
+            return self.join(attend(query, cache["keys"], cache["values"], future, self.heads)[0])
+
+        def look_across(y: Tensor) -> Tensor:
+            assert memory is not None
+            sources = len(memory["keys"])
+            query = self.query(y).view(sources, -1, width)  # (B, k * T, D)
+            context, weights = attend(query, memory["keys"], memory["values"], padding, self.heads)
+            by_row = weights.transpose(1, 2).reshape(rows, length, self.heads, -1)
+            seen.append(by_row)
+            return self.join_memory(context.view(rows, length, width))
+
+        x = self.around_self(x, look_back)
+        if self.has_memory:
+            x = self.around_memory(x, look_across)
+        return self.around_feed_forward(x, self.feed_forward), cache, seen[0] if seen else None

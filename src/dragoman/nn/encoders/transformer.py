@@ -1,0 +1,68 @@
+"""Transformer encoder (Vaswani et al. 2017, section 3.1): every position sees all of the source.
+
+The summary, for decoders that start from one, is the mean of the states.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+from dragoman.contracts import Encoder
+from dragoman.nn.layers import Dropout
+from dragoman.nn.transformer import BlockConfig, FeedForward, Positions, Sublayer, attend, check_heads, start
+from dragoman.types import Memory, Padded
+
+
+class Transformer(Encoder):
+    reference = "Vaswani et al. 2017"
+
+    class Config(BlockConfig):
+        pass
+
+    def __init__(self, config: Config, *, input_width: int) -> None:
+        super().__init__()
+        check_heads(config, "encoder")
+        self.width = config.width
+        self.summary_shape = (1, 1, config.width)
+        self.scale = math.sqrt(input_width)  # section 3.4
+        self.enter = nn.Linear(input_width, config.width) if input_width != config.width else nn.Identity()
+        self.positions = Positions(config)
+        self.dropout = Dropout(config.dropout)
+        self.blocks = nn.ModuleList(_Block(config) for _ in range(config.layers))
+        self.last_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+
+    def forward(self, source: Padded) -> Memory:
+        hidden = None if bool(source.mask.all()) else ~source.mask[:, None]  # (B, 1, S)
+        x = self.enter(source.data * self.scale)
+        x = self.dropout(x + self.positions(0, x.shape[1], x))
+        for block in self.blocks:
+            x = block(x, hidden)
+        states = self.last_norm(x)  # (B, S, D)
+        real = source.mask[:, :, None].to(states.dtype)
+        mean = (states * real).sum(1) / real.sum(1)
+        return Memory(states, source.mask, summary=mean[:, None, None])
+
+
+class _Block(nn.Module):
+    def __init__(self, config: BlockConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.project = nn.Linear(config.width, 3 * config.width)  # Q, K and V in one product
+        self.join = nn.Linear(config.width, config.width)
+        self.around_attention = Sublayer(config)
+        self.feed_forward = FeedForward(config)
+        self.around_feed_forward = Sublayer(config)
+        start(self.join)
+        for part in self.project.weight.data.chunk(3):
+            nn.init.xavier_uniform_(part)
+        nn.init.zeros_(self.project.bias)
+
+    def forward(self, x: Tensor, hidden: Tensor | None) -> Tensor:
+        x = self.around_attention(x, lambda y: self._attention(y, hidden))
+        return self.around_feed_forward(x, self.feed_forward)
+
+    def _attention(self, x: Tensor, hidden: Tensor | None) -> Tensor:
+        query, keys, values = self.project(x).chunk(3, -1)
+        return self.join(attend(query, keys, values, hidden, self.heads)[0])
