@@ -17,6 +17,10 @@ WIDTH, VOCABULARY, POSITIONS = 12, 11, 7
 # defaults, so that nothing goes untested.
 CELLS = ("tanh", "relu", "gru", "lstm")
 ENCODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "conv": [
+        {"norm": norm, "positions": positions, "width": 10, "layers": 2}
+        for norm, positions in (("none", "learned"), ("layer", "sinusoidal"), ("batch", "learned"))
+    ],
     "rnn": [
         {"cell": cell, "layers": layers, "direction": direction, "width": 6}
         for cell, layers, direction in itertools.product(CELLS, (1, 2), ("forward", "backward", "both"))
@@ -27,6 +31,10 @@ ENCODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
     ],
 }
 DECODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "conv": [
+        {"positions": positions, "kernel": kernel, "embedding": embedding, "tie_embeddings": tie, "layers": 2}
+        for positions, kernel, embedding, tie in (("learned", 3, 12, True), ("sinusoidal", 2, 8, False))
+    ],
     "rnn": [
         *({"cell": cell, "context": "initial", "layers": 2} for cell in CELLS),
         *({"cell": cell, "context": "every-step", "layers": 2} for cell in CELLS),

@@ -1,4 +1,4 @@
-"""What both Transformer sides share (Vaswani et al. 2017): multi-head attention, feed-forward, norm, positions.
+"""What both Transformer sides share (Vaswani et al. 2017): multi-head attention, feed-forward, norm.
 
 Attention is two batched products and a softmax: at the lengths people train on a CPU with, that is faster than the
 fused kernel, and the weights are there for whoever wants to see them.
@@ -6,7 +6,6 @@ fused kernel, and the weights are there for whoever wants to see them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ConfigError, Section
 from dragoman.nn.layers import Dropout
+from dragoman.nn.positions import PositionKind
 
 
 class BlockConfig(Section):
@@ -26,7 +26,7 @@ class BlockConfig(Section):
     heads: int = Field(4, gt=0)
     feed_forward: int = Field(512, gt=0)
     norm: Literal["pre", "post"] = "pre"  # post: as published
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    positions: PositionKind = "sinusoidal"
     max_positions: int = Field(1024, gt=0)  # learned positions only
     dropout: float = Field(0.1, ge=0.0, lt=1.0)
 
@@ -87,35 +87,6 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.outer(self.dropout(torch.relu(self.inner(x))))
-
-
-class Positions(nn.Module):
-    """Vectors that say where: PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(…); or learned ones."""
-
-    def __init__(self, config: BlockConfig) -> None:
-        super().__init__()
-        self.width, self.limit = config.width, config.max_positions
-        self.table = None
-        if config.positions == "learned":
-            self.table = nn.Parameter(torch.randn(config.max_positions, config.width) * config.width**-0.5)
-
-    def forward(self, begin: int, length: int, like: Tensor) -> Tensor:
-        """(length, D) for the positions from ``begin`` on."""
-        if self.table is None:
-            return sinusoids(begin, length, self.width).to(like)
-        if begin + length > self.limit:
-            raise ConfigError(
-                f"a sequence of {begin + length} positions is longer than max_positions = {self.limit}; "
-                "raise it, or use positions = 'sinusoidal'"
-            )
-        return self.table[begin : begin + length]
-
-
-def sinusoids(begin: int, length: int, width: int) -> Tensor:
-    places = torch.arange(begin, begin + length, dtype=torch.float)[:, None]
-    rates = torch.exp(torch.arange(0, width, 2, dtype=torch.float) * (-math.log(10000.0) / width))
-    angles = places * rates  # (length, width / 2)
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]
 
 
 def check_heads(config: BlockConfig, side: str) -> None:

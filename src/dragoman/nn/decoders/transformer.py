@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from dragoman.contracts import Decoder
 from dragoman.nn.layers import Dropout, Embedding
-from dragoman.nn.transformer import BlockConfig, FeedForward, Positions, Sublayer, attend, check_heads, start
+from dragoman.nn.positions import Positions
+from dragoman.nn.transformer import BlockConfig, FeedForward, Sublayer, attend, check_heads, start
 from dragoman.types import Memory, State, Step
 
 
@@ -43,7 +44,7 @@ class Transformer(Decoder):
         self.scale = math.sqrt(vector)
         self.embedding = Embedding(vocabulary, vector)
         self.enter = nn.Linear(vector, config.width) if vector != config.width else nn.Identity()
-        self.positions = Positions(config)
+        self.positions = Positions(config.positions, config.width, config.max_positions)
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(_Block(config, memory_width) for _ in range(config.layers))
         self.last_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from dragoman.contracts import Encoder
 from dragoman.nn.layers import Dropout
-from dragoman.nn.transformer import BlockConfig, FeedForward, Positions, Sublayer, attend, check_heads, start
+from dragoman.nn.positions import Positions
+from dragoman.nn.transformer import BlockConfig, FeedForward, Sublayer, attend, check_heads, start
 from dragoman.types import Memory, Padded
 
 
@@ -28,7 +29,7 @@ class Transformer(Encoder):
         self.summary_shape = (1, 1, config.width)
         self.scale = math.sqrt(input_width)  # section 3.4
         self.enter = nn.Linear(input_width, config.width) if input_width != config.width else nn.Identity()
-        self.positions = Positions(config)
+        self.positions = Positions(config.positions, config.width, config.max_positions)
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(_Block(config) for _ in range(config.layers))
         self.last_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()

@@ -1,0 +1,59 @@
+"""Convolutional encoder: stacked gated convolutions with residuals and positions (Gehring et al. 2017).
+
+Attention compares with the states z and averages z + e, the states together with the inputs (section 3.3): keys and
+values of the memory differ. The summary is the mean of the states.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+from torch import nn
+
+from dragoman.config import Section
+from dragoman.contracts import Encoder
+from dragoman.nn.gated import HALF, GatedConvolution, Norm, NormKind
+from dragoman.nn.layers import Dropout
+from dragoman.nn.positions import PositionKind, Positions
+from dragoman.types import Memory, Padded
+
+
+class Conv(Encoder):
+    reference = "Gehring et al. 2017"
+
+    class Config(Section):
+        width: int = Field(256, gt=0)
+        layers: int = Field(4, gt=0)
+        kernel: int = Field(3, gt=0)  # odd: as far to the left as to the right
+        norm: NormKind = "none"
+        positions: PositionKind = "learned"
+        max_positions: int = Field(1024, gt=0)  # learned positions only
+        dropout: float = Field(0.1, ge=0.0, lt=1.0)
+
+        @field_validator("kernel")
+        @classmethod
+        def _odd(cls, kernel: int) -> int:
+            if kernel % 2 == 0:
+                raise ValueError("must be odd, so that a position sees as far to its left as to its right")
+            return kernel
+
+    def __init__(self, config: Config, *, input_width: int) -> None:
+        super().__init__()
+        self.width = config.width
+        self.summary_shape = (1, 1, config.width)
+        self.reach = config.kernel // 2
+        self.positions = Positions(config.positions, input_width, config.max_positions)
+        self.enter = nn.Linear(input_width, config.width)
+        self.layers = nn.ModuleList(GatedConvolution(config.width, config.kernel) for _ in range(config.layers))
+        self.norms = nn.ModuleList(Norm(config.norm, config.width) for _ in range(config.layers))
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, source: Padded) -> Memory:
+        real = source.mask[:, :, None].to(source.data.dtype)
+        embedded = source.data + self.positions(0, source.data.shape[1], source.data)
+        first = self.enter(self.dropout(embedded)) * real  # (B, S, D)
+        x = first
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            wide = nn.functional.pad(self.dropout(x), (0, 0, self.reach, self.reach))
+            x = norm((layer(wide) + x) * HALF, source.mask) * real  # padding stays zero, as beyond the edges
+        mean = x.sum(1) / real.sum(1)
+        return Memory(x, source.mask, values=(x + first) * HALF, summary=mean[:, None, None])

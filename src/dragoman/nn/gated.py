@@ -1,0 +1,52 @@
+"""Gated convolution over positions, normalised over real ones (Gehring et al. 2017, section 3.2)."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+HALF = math.sqrt(0.5)  # keeps the variance of a sum of two (section 3.5)
+NormKind = Literal["none", "layer", "batch"]
+
+
+class MaskedBatchNorm(nn.Module):
+    """Batch norm (Ioffe & Szegedy 2015) whose statistics count real positions only."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(width)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x (B, S, D), mask (B, S)."""
+        result = torch.zeros_like(x)
+        result[mask] = self.norm(x[mask])
+        return result
+
+
+class Norm(nn.Module):
+    def __init__(self, kind: NormKind, width: int) -> None:
+        super().__init__()
+        self.layer = nn.LayerNorm(width) if kind == "layer" else None
+        self.batch = MaskedBatchNorm(width) if kind == "batch" else None
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        if self.layer is not None:
+            return self.layer(x)
+        return x if self.batch is None else self.batch(x, mask)
+
+
+class GatedConvolution(nn.Module):
+    """GLU(conv(x)): half of the channels gate the other half. No padding of its own: the caller brings the context."""
+
+    def __init__(self, width: int, kernel: int) -> None:
+        super().__init__()
+        self.convolve = nn.Conv1d(width, 2 * width, kernel)
+        nn.init.normal_(self.convolve.weight, std=math.sqrt(4.0 / (kernel * width)) * 0.5)
+        nn.init.zeros_(self.convolve.bias)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, S + kernel - 1, D) → (B, S, D)."""
+        return nn.functional.glu(self.convolve(x.transpose(1, 2)), dim=1).transpose(1, 2)
