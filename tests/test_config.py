@@ -13,11 +13,11 @@ from dragoman.config import ConfigError, merge, parse_overrides
 from dragoman.data.reading import DataConfig
 from dragoman.errors import UserError
 from dragoman.parts import kinds
+from dragoman.planning import plan
 from dragoman.recipe import Recipe, gather, make_recipe, preset_names
 from dragoman.search import SearchConfig
 from dragoman.training.optim import OptimConfig
 from dragoman.training.trainer import TrainingConfig
-from dragoman.workflow import plan
 
 
 def complaint(*overrides: str) -> str:

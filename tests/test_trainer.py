@@ -23,6 +23,7 @@ from dragoman.config import merge
 from dragoman.data.batching import make_batches, padding_share
 from dragoman.errors import UserError
 from dragoman.nn.model import Model
+from dragoman.planning import plan
 from dragoman.recipe import spell_out
 from dragoman.training import objective
 from dragoman.training.checkpoint import Progress, average, load_checkpoint, named_weights, save_checkpoint
@@ -30,7 +31,7 @@ from dragoman.training.events import Event, Saved, Started, Stepped, Stopped, Va
 from dragoman.training.objective import summed_loss
 from dragoman.training.optim import OptimConfig, learning_rate, make_optimizer
 from dragoman.training.trainer import Scores, Trainer
-from dragoman.workflow import plan, train
+from dragoman.workflow import train
 
 
 @pytest.fixture(scope="module")

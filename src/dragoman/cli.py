@@ -112,13 +112,14 @@ def train(
     """Audit, split, choose a model, train, evaluate and save. Run it again to go on where it stopped."""
     from dragoman import display, workflow
     from dragoman.config import merge, parse_overrides
+    from dragoman.run_folder import default_folder
 
     asked = parse_overrides(settings or [])
     training = {"max_time": max_time, "seed": seed, "device": device}
     asked = merge(asked, {"training": {key: value for key, value in training.items() if value is not None}})
     columns = {"source": _column(source), "target": _column(target)}
     asked = merge(asked, {"data": {key: value for key, value in columns.items() if value is not None}})
-    folder = out or workflow.default_folder(files)
+    folder = out or default_folder(files)
     show = display.Live() if sys.stderr.isatty() else display.Plain()
     with _stoppable() as should_stop:
         try:

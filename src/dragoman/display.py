@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dragoman.training.events import Event, Saved, Started, Stepped, Stopped, Validated
 
 if TYPE_CHECKING:
+    from dragoman.planning import Plan
     from dragoman.training.trainer import Trainer
-    from dragoman.workflow import Plan
 
 
 def duration(seconds: float) -> str:
