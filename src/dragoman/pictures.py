@@ -76,9 +76,9 @@ def alignment_svg(
     columns, rows = [_label(token) for token in source], [_label(token) for token in target]
     widest = max(map(_width, columns), default=0.0)
     cell = 26 if max(len(source), len(target)) <= 60 else 16
-    upright = widest <= cell  # single characters stand; anything longer is turned to read upwards
+    upright = [_width(text) <= cell for text in columns]  # characters stand; what is longer is turned to read upwards
     left = 24 + max([*map(_width, rows), _width("target ↓")]) + 8
-    top = 24 + (22 if title else 0) + 18 + (TEXT + 4 if upright else widest + 8)
+    top = 24 + (22 if title else 0) + 18 + (TEXT + 4 if all(upright) else widest + 8)
     wide, high = cell * len(source), cell * len(target)
     legend = 150
     width = max(left + wide + 24, left + legend + 24, 24 + _width(visible(title)) + 24)
@@ -98,7 +98,7 @@ def alignment_svg(
 
     for index, text in enumerate(columns):
         x = left + cell * (index + 0.5)
-        if upright:
+        if upright[index]:
             place = f'x="{x:.1f}" y="{top - 8:.1f}" text-anchor="middle"'
         else:
             place = f'transform="translate({x + TEXT / 3:.1f} {top - 8:.1f}) rotate(-90)"'
