@@ -17,7 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("modalities", "nn", "data"),
     ("nn.model", "search", "data.batching"),
     ("training", "metrics", "pictures"),
-    ("system", "export", "recipe", "auto", "building", "card", "planning", "run_folder", "workflow"),
+    ("system", "export", "recipe", "auto", "building", "card", "planning", "predictions", "run_folder", "workflow"),
     ("cli", "display", "serving", "studio", "__main__"),
 )
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

@@ -16,7 +16,8 @@ from safetensors.torch import load_file, save_file
 import dragoman
 from dragoman.data.vocabulary import EOS
 from dragoman.errors import UserError
-from dragoman.system import Prediction, System
+from dragoman.predictions import Prediction
+from dragoman.system import System
 from dragoman.training.checkpoint import named_weights
 from dragoman.workflow import train
 

@@ -21,8 +21,9 @@ from dragoman.data.split import split
 from dragoman.errors import UserError
 from dragoman.modalities.text import Text
 from dragoman.parts import kind_of, part
+from dragoman.predictions import Lengths
 from dragoman.recipe import Recipe, gather, make_recipe
-from dragoman.system import Lengths, System
+from dragoman.system import System
 
 PathLike = str | Path
 Paths = PathLike | Sequence[PathLike]

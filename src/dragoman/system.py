@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dragoman.building import build_model
-from dragoman.config import Section, explain
+from dragoman.config import explain
 from dragoman.contracts import Modality
 from dragoman.data import tokenizers
 from dragoman.data.batching import Encoded
@@ -26,102 +23,14 @@ from dragoman.files import write_json, write_tensors
 from dragoman.modalities.text import Text
 from dragoman.nn.model import Model
 from dragoman.parts import kind_of, part
+from dragoman.predictions import Lengths, Output, Prediction, Raw, Scored
 from dragoman.recipe import Recipe, make_recipe
 from dragoman.search import Result, SearchConfig, force, search
 from dragoman.training.checkpoint import load_weights, named_weights, read_tensors
 from dragoman.training.trainer import pick_device
-from dragoman.types import Hypothesis, Trace
+from dragoman.types import Hypothesis
 
 FORMAT = 1  # of the run folder
-Raw = str | Mapping[str, str]  # one source, or several by name
-
-
-class Lengths(Section):
-    """How long an output may get, learnt from the training pairs: source length times ``ratio``, plus ``extra``."""
-
-    ratio: float = 2.0
-    extra: int = 10
-    most: int = 500
-
-    @classmethod
-    def of(cls, source: Sequence[int], target: Sequence[int]) -> Lengths:
-        longest = max(target, default=1)
-        if not source or max(source) == 0:
-            return cls(ratio=0.0, extra=2 * longest, most=2 * longest)
-        ratios = np.asarray(target) / np.maximum(np.asarray(source), 1)
-        return cls(ratio=round(1.25 * float(np.quantile(ratios, 0.999)), 3), extra=10, most=2 * longest + 10)
-
-    def limit(self, source: int) -> int:
-        return min(self.most, math.ceil(self.ratio * source) + self.extra)
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """One output for one input."""
-
-    text: str
-    score: float  # what the search ranked by
-    log_prob: float  # of the whole output
-    tokens: tuple[str, ...]  # the end symbol included if it was produced
-    log_probs: tuple[float, ...]  # one a token
-    finished: bool  # False: cut off at the length limit
-    attention: np.ndarray | None  # (T, A, S), rows as in ``tokens``
-
-    def to_json(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in ("text", "score", "log_prob", "tokens", "log_probs", "finished")}
-        if self.attention is not None:
-            plain["attention"] = np.round(self.attention.mean(1), 5).tolist()
-        return plain
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """All that was found for one input. ``text``, ``score``, … are those of the best output."""
-
-    source: Raw
-    outputs: tuple[Output, ...]  # best first
-    labels: tuple[str, ...] = ()  # what the S axis of attention is, one a position
-    trace: Trace | None = None
-
-    @property
-    def text(self) -> str:
-        return self.outputs[0].text
-
-    @property
-    def score(self) -> float:
-        return self.outputs[0].score
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        return self.outputs[0].tokens
-
-    @property
-    def log_probs(self) -> tuple[float, ...]:
-        return self.outputs[0].log_probs
-
-    @property
-    def attention(self) -> np.ndarray | None:
-        return self.outputs[0].attention
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "source": self.source,
-            "labels": list(self.labels),
-            "outputs": [output.to_json() for output in self.outputs],
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """What the model thinks of a given target."""
-
-    log_prob: float
-    tokens: tuple[str, ...]
-    log_probs: tuple[float, ...]
-
-    @property
-    def perplexity(self) -> float:
-        return math.exp(min(700.0, -self.log_prob / max(1, len(self.tokens))))
 
 
 class System:
@@ -359,7 +268,3 @@ class System:
 
     def _empty(self, source: Raw) -> Prediction:
         return Prediction(source, (Output("", 0.0, 0.0, (), (), True, None),))
-
-
-def texts_of(predictions: Iterable[Prediction]) -> list[str]:
-    return [prediction.text for prediction in predictions]

@@ -12,8 +12,9 @@ from dragoman.files import write_atomically, write_json
 from dragoman.modalities.text import rarity
 from dragoman.nn.model import Model
 from dragoman.planning import PathLike, Paths, Plan, plan
+from dragoman.predictions import texts_of
 from dragoman.run_folder import claim, default_folder, evaluated, set_aside
-from dragoman.system import System, texts_of
+from dragoman.system import System
 from dragoman.training.checkpoint import average, load_weights
 from dragoman.training.events import Event, Stopped
 from dragoman.training.objective import summed_loss

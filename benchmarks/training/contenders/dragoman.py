@@ -103,8 +103,9 @@ def main(job: Job, tied: bool) -> None:
     from dragoman.data.tokenizers.symbols import Symbols
     from dragoman.data.vocabulary import Vocabulary
     from dragoman.modalities.text import Text, rarity
+    from dragoman.predictions import Lengths
     from dragoman.recipe import make_recipe
-    from dragoman.system import Lengths, System
+    from dragoman.system import System
     from dragoman.training.events import Stepped
     from dragoman.training.trainer import Scores, Trainer
 
