@@ -17,8 +17,22 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("modalities", "nn", "data"),
     ("nn.model", "search", "data.batching"),
     ("training", "metrics", "pictures"),
-    ("system", "export", "recipe", "auto", "building", "card", "planning", "predictions", "run_folder", "workflow"),
-    ("cli", "display", "serving", "studio", "__main__"),
+    (
+        "system",
+        "export",
+        "recipe",
+        "auto",
+        "building",
+        "card",
+        "catalog",
+        "combining",
+        "planning",
+        "predictions",
+        "run_folder",
+        "transfer",
+        "workflow",
+    ),
+    ("cli", "cli_support", "display", "serving", "studio", "__main__"),
 )
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 STRANGERS = ({"search", "nn"},)  # pairs that never import each other, in whatever direction

@@ -21,6 +21,10 @@ SYSTEMS = {
     "attention after": {"decoder": {"timing": "after", "attention": {"kind": "bilinear"}}},
     "input feeding": {"decoder": {"input_feeding": True, "attention": {"kind": "additive"}}},
     "plain tanh": {"decoder": {"cell": "tanh", "timing": "before"}, "encoder": {"cell": "tanh"}},
+    "scheduled sampling": {
+        "decoder": {"timing": "after", "attention": {"kind": "bilinear"}},
+        "training": {"sampling": {"schedule": "linear", "slope": 1e-3, "floor": 0.25}},
+    },
 }
 
 

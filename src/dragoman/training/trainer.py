@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from dragoman.config import Section
@@ -27,13 +27,21 @@ from dragoman.modalities.text import hide_rare
 from dragoman.nn.model import Model
 from dragoman.training.checkpoint import Progress, load_checkpoint, named_weights, save_checkpoint
 from dragoman.training.events import Event, Saved, Started, Stepped, Stopped, Validated
+from dragoman.training.freezing import find_frozen
 from dragoman.training.objective import summed_loss
 from dragoman.training.optim import OptimConfig, learning_rate, make_optimizer
+from dragoman.training.sampling import SamplingConfig, gold_share, mix
 from dragoman.types import Batch
+
+
+def _one_is_a_list(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
 
 
 class TrainingConfig(Section):
     optim: OptimConfig = OptimConfig()
+    sampling: SamplingConfig = SamplingConfig()  # scheduled sampling of the decoder's inputs
+    freeze: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()  # encoder, decoder, a source, a parameter
     batch_tokens: int = Field(2048, gt=0)  # rows of a batch times its longest side
     accumulate: int = Field(1, gt=0)  # batches an update
     label_smoothing: float = Field(0.1, ge=0, lt=1)
@@ -92,6 +100,9 @@ class Trainer:
         self.device = pick_device(config.device)
         torch.set_num_threads(config.threads or os.cpu_count() or 1)
         model.to(self.device)
+        self.frozen = find_frozen(model, config.freeze)
+        for parameter in self.frozen.parameters:
+            parameter.requires_grad_(False)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = make_optimizer(config.optim, self.parameters)
         self.progress = Progress()
@@ -136,7 +147,8 @@ class Trainer:
                 batches = self._batches(progress.epoch)
             progress.seconds = clock()
             if progress.update % config.log_every == 0:
-                yield self._log(window.report(progress, self.optimizer.param_groups[0]["lr"]))
+                share = gold_share(config.sampling, progress.update)
+                yield self._log(window.report(progress, self.optimizer.param_groups[0]["lr"], share))
             ends = progress.update >= last_update or (config.max_time or float("inf")) <= progress.seconds
             if ends or progress.update % validate_every == 0:
                 yield self._log(self._validate())
@@ -178,12 +190,14 @@ class Trainer:
         """Seconds an update takes here, tried on copies: training itself is not touched."""
         batches = self._batches(0)
         weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        self.model.train()
+        self._train_mode()
+        share = gold_share(self.config.sampling, self.last_update(len(batches)))
         times = []
         for rows in batches[: updates + 1]:
             began = time.monotonic()
             batch = self.data.batch(rows).to(self.device)
-            (summed_loss(self.model.teach(batch), batch, self.config.label_smoothing) / batch.tokens).backward()
+            step = self.model.teach(self._inputs(batch, share))
+            (summed_loss(step, batch, self.config.label_smoothing) / batch.tokens).backward()
             times.append((time.monotonic() - began) / batch.tokens)
         self.optimizer.zero_grad(set_to_none=True)
         self.model.load_state_dict(weights)
@@ -201,12 +215,13 @@ class Trainer:
         progress.position += len(group)
         loaded = [self.data.batch(rows) for rows in group]
         tokens = sum(batch.tokens for batch in loaded)
-        self.model.train()
+        self._train_mode()
+        share = gold_share(config.sampling, progress.update)
         total = 0.0
         for batch in loaded:
             batch = batch.to(self.device)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=config.autocast):
-                step = self.model.teach(self._hide_rare(batch))
+                step = self.model.teach(self._inputs(batch, share))
                 loss = summed_loss(step, batch, config.label_smoothing) / tokens
             loss.backward()
             total += loss.item()
@@ -228,10 +243,16 @@ class Trainer:
         progress.tokens += tokens
         window.add(total * tokens, tokens, norm)
 
-    def _hide_rare(self, batch: Batch) -> Batch:
-        if self.rare_targets is None:
-            return batch
-        return replace(batch, inputs=hide_rare(batch.inputs, self.rare_targets))
+    def _train_mode(self) -> None:
+        self.model.train()
+        for module in self.frozen.statistics:
+            module.eval()
+
+    def _inputs(self, batch: Batch, share: float) -> Batch:
+        """What the decoder is fed: the gold tokens, rare ones hidden now and then, some replaced by its own."""
+        if self.rare_targets is not None:
+            batch = replace(batch, inputs=hide_rare(batch.inputs, self.rare_targets))
+        return batch if share >= 1 else mix(self.model, batch, share)
 
     def _validate(self) -> Validated:
         progress, config = self.progress, self.config
@@ -307,11 +328,11 @@ class _Window:
             self.updates + 1,
         )
 
-    def report(self, progress: Progress, rate: float) -> Stepped:
+    def report(self, progress: Progress, rate: float, gold_share: float) -> Stepped:
         elapsed = max(time.monotonic() - self.began, 1e-9)
         event = Stepped(
             progress.update, progress.epoch, self.loss / max(self.tokens, 1), rate, self.norm / max(self.updates, 1),
-            self.tokens / elapsed, progress.seconds,
+            self.tokens / elapsed, progress.seconds, gold_share,
         )  # fmt: skip
         self.restart()
         return event
