@@ -56,6 +56,8 @@ class Attention(Part):
 
     Laws: weights are a distribution over real positions and exactly 0 on padding; permuting the memory permutes
     the weights and leaves the context alone; queries do not see each other; gradient reaches every parameter.
+
+    Weighing and reading are two steps, so that a decoder can put a choice between them (``nn/selection.py``).
     """
 
     width: int  # D of the context
@@ -66,8 +68,16 @@ class Attention(Part):
         """All that depends on the source alone, computed once; axis 0 is B."""
 
     @abstractmethod
+    def weigh(self, query: Tensor, prepared: Tree) -> Tensor:
+        """(B, Q, query_width) → weights (B, Q, A, S)."""
+
+    @abstractmethod
+    def read(self, weights: Tensor, prepared: Tree) -> Tensor:
+        """Any weights (B, Q, A, S), not only one's own → contexts (B, Q, D)."""
+
     def forward(self, query: Tensor, prepared: Tree) -> Attended:
-        """``query`` is (B, Q, query_width)."""
+        weights = self.weigh(query, prepared)
+        return Attended(self.read(weights, prepared), weights)
 
 
 class Decoder(Part):
