@@ -31,6 +31,6 @@ class ReinforceConfig(Section):
 
 
 def surrogate(choices: Choices, mask: Tensor, reward: Tensor, baseline: float, config: ReinforceConfig) -> Tensor:
-    """Summed over the real tokens, ``reward`` (tokens,). Its gradient is what eq. 12 asks for; its value means nothing."""
+    """Summed over the real tokens, ``reward`` (tokens,). Its gradient is that of eq. 12; its value means nothing."""
     log_probs, entropy = choices.log_probs[mask], choices.entropy[mask]  # (tokens,)
     return -(config.weight * (reward - baseline) * log_probs + config.entropy * entropy).sum()
