@@ -52,6 +52,16 @@ def test_an_unknown_key_is_named_with_its_path_and_the_nearest_key(override: str
     assert f"unknown key {path!r}; did you mean {hint!r}?" in complaint(override)
 
 
+def test_a_key_of_another_kind_is_told_apart_from_a_slip() -> None:
+    sentence = complaint("decoder={kind='conv', selection='hard'}")
+    assert "unknown key 'decoder.selection'; only the decoder of kind 'rnn' has it, not 'conv'" in sentence
+    assert "did you mean 'width'?" in complaint("decoder={kind='conv', widht=3}")
+
+
+def test_hard_selection_needs_attention() -> None:
+    assert "needs context = 'attention'" in complaint("decoder.selection=hard", "decoder.context=initial")
+
+
 def test_far_from_every_key_all_are_listed() -> None:
     sentence = complaint("zzz=1")
     assert all(name in sentence for name in [*Recipe.model_fields, "source", "encoder"])

@@ -26,9 +26,16 @@ from dragoman.nn.model import Model
 from dragoman.planning import plan
 from dragoman.recipe import spell_out
 from dragoman.training import objective
-from dragoman.training.checkpoint import Progress, average, load_checkpoint, named_weights, save_checkpoint
+from dragoman.training.checkpoint import (
+    Progress,
+    average,
+    load_checkpoint,
+    named_weights,
+    read_progress,
+    save_checkpoint,
+)
 from dragoman.training.events import Event, Saved, Started, Stepped, Stopped, Validated
-from dragoman.training.objective import summed_loss
+from dragoman.training.objective import loss_and_gold, summed_loss
 from dragoman.training.optim import OptimConfig, learning_rate, make_optimizer
 from dragoman.training.trainer import Scores, Trainer
 from dragoman.workflow import train
@@ -135,6 +142,37 @@ def test_every_counter_comes_back(bench: Bench, tmp_path: Path) -> None:
     assert counters[0] == counters[1] and counters[0].reductions == 4
     weights = [named_weights(trainer.model) for _, trainer in runs]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+@pytest.mark.parametrize("timing", ["before", "after"])
+def test_hard_attention_in_pieces_is_that_in_one(
+    pairs: Path, tiny_settings: dict[str, Any], tmp_path: Path, timing: str
+) -> None:
+    """What it draws is seeded by the update, and the baseline of the rewards comes back with the checkpoint."""
+    bench = Bench(pairs, merge(tiny_settings, {"decoder": {"selection": "hard", "timing": timing}}))
+    options: dict[str, Any] = {"max_updates": 12, "max_epochs": None, "batch_tokens": 64, "accumulate": 2}
+    bench.train(tmp_path / "whole", **options)
+    for updates in (1, 3, 4):
+        bench.train(tmp_path / "pieces", should_stop=stop_after(updates), **options)
+    bench.train(tmp_path / "pieces", **options)
+    assert digest(tmp_path / "pieces") == digest(tmp_path / "whole")
+    baselines = [read_progress(tmp_path / name / "checkpoint.safetensors").baseline for name in ("whole", "pieces")]
+    assert baselines[0] == baselines[1] and baselines[0] is not None and -5 < baselines[0] < 0
+
+
+def test_the_baseline_follows_the_reward(pairs: Path, tiny_settings: dict[str, Any], tmp_path: Path) -> None:
+    """It starts at the first reward, log p of the gold tokens, and moves a tenth of the way to each next one."""
+    bench = Bench(pairs, merge(tiny_settings, {"decoder": {"selection": "hard", "dropout": 0.0}}))
+    trainer = bench.trainer(tmp_path, max_updates=6, log_every=1, label_smoothing=0.0)
+    expected: float | None = None
+    for event in trainer.run():
+        if isinstance(event, Stepped):
+            expected = -event.loss if expected is None else 0.9 * expected - 0.1 * event.loss
+            assert trainer.progress.baseline == pytest.approx(expected, rel=1e-5)
+    assert expected is not None
+    soft = Bench(pairs, tiny_settings).trainer(tmp_path / "soft", max_updates=2)
+    list(soft.run())
+    assert soft.progress.baseline is None
 
 
 def test_the_seed_decides_everything(bench: Bench, tmp_path: Path) -> None:
@@ -405,7 +443,9 @@ def test_the_loss_in_chunks_is_the_plain_loss(
         readout.zero_grad()
         if chunked:
             step: Any = SimpleNamespace(features=given, readout=readout)
-            loss = summed_loss(step, batch, smoothing)
+            loss, gold = loss_and_gold(step, batch, smoothing)
+            wanted = readout(given)[mask].log_softmax(-1).gather(1, targets[mask][:, None])[:, 0]
+            assert torch.allclose(gold, wanted, atol=1e-9) and not gold.requires_grad
         else:
             loss = nn.functional.cross_entropy(
                 readout(given)[mask], targets[mask], reduction="sum", label_smoothing=smoothing

@@ -181,9 +181,16 @@ def predict(
     ensemble: Ensemble = None,
     lm: LanguageModel = None,
     lm_weight: LanguageModelWeight = None,
+    maps: Annotated[
+        bool, typer.Option("--maps", help="with --json: attention of every layer and head, self-attention too")
+    ] = False,
     device: Device = "auto",
 ) -> None:
     """One line out for each line in, in order. With --n-best: the outputs of an input separated by tabs."""
+    from dragoman.errors import UserError
+
+    if maps and not as_json:
+        raise UserError("--maps: the maps are told in JSON only; add --json")
     system = _load(run, device, ensemble, lm, lm_weight)
     config: dict[str, Any] = {
         "beam": beam, "n_best": n_best, "normalize": normalize, "max_length": max_length, "min_length": min_length,
@@ -198,10 +205,10 @@ def predict(
     for chunk in chunks(lines(file), at_once):  # --batch 1 answers each line before it reads the next
         starts = None if prefix is None else [prefix] * len(chunk)
         for prediction in system.stream(
-            chunk, batch=batch, attention=as_json, trace=False, prefix=starts, first=done, **config
+            chunk, batch=batch, attention=as_json, trace=False, maps=maps, prefix=starts, first=done, **config
         ):
             if as_json:
-                text = json.dumps(prediction.to_json(), ensure_ascii=False)
+                text = json.dumps(prediction.to_json(maps), ensure_ascii=False)
             else:
                 text = "\t".join(" ".join(output.text.split("\n")) for output in prediction.outputs)
             out.write(text.encode("utf-8", "replace") + b"\n")

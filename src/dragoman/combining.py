@@ -13,7 +13,7 @@ from torch import Tensor
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, EOS, SPECIALS
 from dragoman.errors import UserError
-from dragoman.predictions import Raw, Scored
+from dragoman.predictions import Prediction, Raw, Scored
 from dragoman.search import Decodes, Ensemble, Fusion, Renumbered, Result, SearchConfig, follow
 from dragoman.system import System
 
@@ -69,6 +69,9 @@ class EnsembleSystem(_Combination):
     def _encode(self, tensors: Sequence[Mapping[str, Tensor]]) -> list[Any]:
         return [member._encode([_of(index, row) for row in tensors]) for index, member in enumerate(self.members)]
 
+    def _with_maps(self, prediction: Prediction, tensors: Mapping[str, Tensor], result: Result) -> Prediction:
+        return self.members[0]._with_maps(prediction, _of(0, tensors), result)
+
 
 class FusedSystem(_Combination):
     """A system whose outputs are ranked by log p(y | x) + weight * log p_lm(y).
@@ -108,6 +111,9 @@ class FusedSystem(_Combination):
 
     def _encode(self, tensors: Sequence[Mapping[str, Tensor]]) -> Any:
         return self.system._encode(tensors)
+
+    def _with_maps(self, prediction: Prediction, tensors: Mapping[str, Tensor], result: Result) -> Prediction:
+        return self.system._with_maps(prediction, tensors, result)
 
     def _search(
         self,

@@ -35,9 +35,10 @@ class ConfigError(UserError):
 class PartError(ValueError):
     """What is wrong inside a part's table. Pydantic carries it to ``explain``, which knows the part's keys by it."""
 
-    def __init__(self, error: ValidationError, section: type[BaseModel]) -> None:
+    def __init__(self, error: ValidationError, section: type[BaseModel], others: Mapping[str, str]) -> None:
         super().__init__(str(error))
         self.error, self.section = error, section
+        self.others = others  # keys that this kind lacks → the kinds that have them, in words
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -94,7 +95,11 @@ def explain(error: ValidationError, section: type[BaseModel], where: str, also: 
 
 
 def _sentences(
-    error: ValidationError, section: type[BaseModel], above: tuple[int | str, ...], also: Sequence[str]
+    error: ValidationError,
+    section: type[BaseModel],
+    above: tuple[int | str, ...],
+    also: Sequence[str],
+    others: Mapping[str, str] | None = None,
 ) -> list[str]:
     sentences: list[str] = []
     complaints: dict[tuple[str, str], list[str]] = {}  # of one value: each member of a union has its own
@@ -103,10 +108,12 @@ def _sentences(
         path = ".".join(str(step) for step in steps)
         inner = item.get("ctx", {}).get("error")
         if isinstance(inner, PartError):
-            sentences += _sentences(inner.error, inner.section, steps, ("kind",))
+            sentences += _sentences(inner.error, inner.section, steps, ("kind",), inner.others)
         elif item["type"] == "extra_forbidden":
             known = [*_keys_at(section, item["loc"][:-1]), *(also if len(item["loc"]) == 1 else ())]
-            sentences.append(f"unknown key {path!r}; {nearest(str(steps[-1]), known)}")
+            key = str(item["loc"][-1])
+            hint = others[key] if others and len(item["loc"]) == 1 and key in others else nearest(key, known)
+            sentences.append(f"unknown key {path!r}; {hint}")
         else:
             is_table = item["type"] in ("model_type", "dict_type")
             message = "input should be a table of settings" if is_table else item["msg"].removeprefix("Value error, ")

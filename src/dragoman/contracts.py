@@ -38,7 +38,7 @@ class Encoder(Part):
     Laws: padding is invisible (states at real positions, and the summary, are the same however much padding
     follows, whatever stands in it); a batch of one equals a row of a batch of many; the mask comes back unchanged
     or shortened, never longer; pure (two calls give the same result, nothing is kept on ``self``); the gradient
-    reaches every parameter.
+    reaches every parameter. Self-attention that is told is what ``forward`` uses: distributions, 0 on padding.
     """
 
     width: int  # D of Memory.states
@@ -48,6 +48,10 @@ class Encoder(Part):
     def forward(self, source: Padded) -> Memory:
         """``source.data`` is (B, S, input_width)."""
 
+    def self_attention(self, source: Padded) -> Tensor | None:
+        """Where each position looks, (B, L, H, S, S), of an encoder whose layers have heads."""
+        return None
+
 
 class Attention(Part):
     """Queries against the states of a memory, which it treats as a set.
@@ -56,6 +60,8 @@ class Attention(Part):
 
     Laws: weights are a distribution over real positions and exactly 0 on padding; permuting the memory permutes
     the weights and leaves the context alone; queries do not see each other; gradient reaches every parameter.
+
+    Weighing and reading are two steps, so that a decoder can put a choice between them (``nn/selection.py``).
     """
 
     width: int  # D of the context
@@ -66,8 +72,16 @@ class Attention(Part):
         """All that depends on the source alone, computed once; axis 0 is B."""
 
     @abstractmethod
+    def weigh(self, query: Tensor, prepared: Tree) -> Tensor:
+        """(B, Q, query_width) → weights (B, Q, A, S)."""
+
+    @abstractmethod
+    def read(self, weights: Tensor, prepared: Tree) -> Tensor:
+        """Any weights (B, Q, A, S), not only one's own → contexts (B, Q, D)."""
+
     def forward(self, query: Tensor, prepared: Tree) -> Attended:
-        """``query`` is (B, Q, query_width)."""
+        weights = self.weigh(query, prepared)
+        return Attended(self.read(weights, prepared), weights)
 
 
 class Decoder(Part):
@@ -80,7 +94,8 @@ class Decoder(Part):
     forced prefix the call with some. Laws: chunking (any split of the tokens gives the same result); causality;
     reorder (permuting rows permutes results); select; padding of the memory is invisible; ``log_probs`` is
     normalised; pure (the state given is unchanged); asking for attention changes no output; batch of one equals a
-    row of many; works without memory where ``needs_memory`` is False; gradient reaches every parameter.
+    row of many; works without memory where ``needs_memory`` is False; gradient reaches every parameter. Self-attention
+    that is told is what ``forward`` uses: distributions, 0 on what comes later.
     """
 
     vocabulary: int  # V
@@ -93,6 +108,10 @@ class Decoder(Part):
     @abstractmethod
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
         """``tokens`` is (N, T), N a multiple of ``state.sources``."""
+
+    def self_attention(self, tokens: Tensor, state: State) -> Tensor | None:
+        """Where each token looks back, (N, L, H, T, tokens so far), of a decoder whose layers have heads."""
+        return None
 
 
 class Frontend(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,17 @@ def parse(family: str, value: Any, default: str | None = None) -> Any:
     try:
         return found.Config(**settings)
     except ValidationError as error:
-        raise PartError(error, found.Config) from None
+        raise PartError(error, found.Config, _elsewhere(family, str(kind), settings)) from None
+
+
+def _elsewhere(family: str, kind: str, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Of the keys that this kind lacks and others of its family have: a hint who has them."""
+    having = {key: [one for one in kinds(family) if key in part(family, one).Config.model_fields] for key in settings}
+    return {
+        key: f"only the {family} of kind {' or '.join(map(repr, found))} has it, not {kind!r}"
+        for key, found in having.items()
+        if found and kind not in found
+    }
 
 
 def kind_of(config: BaseModel) -> str:

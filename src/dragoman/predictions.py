@@ -44,12 +44,17 @@ class Output:
     tokens: tuple[str, ...]  # the end symbol included if it was produced
     log_probs: tuple[float, ...]  # one a token
     finished: bool  # False: cut off at the length limit
-    attention: np.ndarray | None  # (T, A, S), rows as in ``tokens``
+    attention: np.ndarray | None  # (T, A, S), rows as in ``tokens``; maps layer by layer, in a layer head by head
+    self_attention: np.ndarray | None = None  # (L, H, T, T) when asked for; columns: the start symbol, then ``tokens``
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, maps: bool = False) -> dict[str, Any]:
+        """With ``maps``: attention map by map too, and self-attention."""
         plain = {name: getattr(self, name) for name in ("text", "score", "log_prob", "tokens", "log_probs", "finished")}
         if self.attention is not None:
             plain["attention"] = np.round(self.attention.mean(1), 5).tolist()
+        if maps:
+            plain["attention_maps"] = _rounded(None if self.attention is None else self.attention.transpose(1, 0, 2))
+            plain["self_attention"] = _rounded(self.self_attention)
         return plain
 
 
@@ -61,6 +66,7 @@ class Prediction:
     outputs: tuple[Output, ...]  # best first
     labels: tuple[str, ...] = ()  # what the S axis of attention is, one a position
     trace: Trace | None = None
+    self_attention: np.ndarray | None = None  # (L, H, S, S) of the encoder, when asked for
 
     @property
     def text(self) -> str:
@@ -82,12 +88,13 @@ class Prediction:
     def attention(self) -> np.ndarray | None:
         return self.outputs[0].attention
 
-    def to_json(self) -> dict[str, Any]:
-        return {
+    def to_json(self, maps: bool = False) -> dict[str, Any]:
+        plain = {
             "source": self.source,
             "labels": list(self.labels),
-            "outputs": [output.to_json() for output in self.outputs],
+            "outputs": [output.to_json(maps) for output in self.outputs],
         }
+        return plain | ({"self_attention": _rounded(self.self_attention)} if maps else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +112,7 @@ class Scored:
 
 def texts_of(predictions: Iterable[Prediction]) -> list[str]:
     return [prediction.text for prediction in predictions]
+
+
+def _rounded(weights: np.ndarray | None) -> list[Any] | None:
+    return None if weights is None else np.round(weights, 5).tolist()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,7 +30,7 @@ from dragoman.recipe import Recipe, make_recipe
 from dragoman.search import Decodes, Result, SearchConfig, force, search
 from dragoman.training.checkpoint import load_weights, named_weights, read_tensors
 from dragoman.training.trainer import pick_device
-from dragoman.types import Hypothesis
+from dragoman.types import Hypothesis, Padded
 
 FORMAT = 1  # of the run folder
 
@@ -63,7 +65,8 @@ class System:
     ) -> list[Prediction]:
         """One prediction an input, in order. ``settings`` change the run's search: beam, n_best, normalize, sample, …
 
-        An empty input has an empty output, without asking the model.
+        An empty input has an empty output, without asking the model. With ``maps=True`` predictions tell the
+        self-attention of both sides too.
         """
         return list(self.stream(sources, batch=batch, attention=attention, trace=trace, **settings))
 
@@ -74,6 +77,7 @@ class System:
         batch: int = 64,
         attention: bool = True,
         trace: bool = True,
+        maps: bool = False,
         prefix: Sequence[str] | None = None,
         first: int = 0,
         **settings: Any,
@@ -101,6 +105,8 @@ class System:
             results = self._search([tensors[row] for row in rows], config, keys, forced, attention)
             for row, result in zip(rows, results, strict=True):
                 found[row] = self._prediction(sources[row], raws[row], tensors[row], result, trace)
+                if maps:
+                    found[row] = self._with_maps(found[row], tensors[row], result)
             while given in found:
                 yield found.pop(given)
                 given += 1
@@ -225,12 +231,14 @@ class System:
         """The most tokens an output may have."""
         return self.lengths.limit(max((len(tensor) for tensor in tensors.values()), default=0))
 
-    def _encode(self, tensors: Sequence[Mapping[str, Tensor]]) -> Any:
-        padded = {
+    def _padded(self, tensors: Sequence[Mapping[str, Tensor]]) -> dict[str, Padded]:
+        return {
             name: modality.collate([row[name] for row in tensors]).to(self.device)
             for name, modality in self.modalities.items()
         }
-        return self.model.encode(padded)
+
+    def _encode(self, tensors: Sequence[Mapping[str, Tensor]]) -> Any:
+        return self.model.encode(self._padded(tensors))
 
     def _search(
         self,
@@ -261,6 +269,19 @@ class System:
         outputs = tuple(self._output(hypothesis, len(labels)) for hypothesis in result.hypotheses)
         return Prediction(source, outputs, tuple(labels), result.trace if trace else None)
 
+    def _with_maps(self, prediction: Prediction, tensors: Mapping[str, Tensor], result: Result) -> Prediction:
+        """With the self-attention behind this very result: the source read again, alone, and each output's tokens."""
+        with torch.inference_mode():
+            padded = self._padded([tensors])
+            state = self.model.start(self.model.encode(padded), 1)
+            outputs = []
+            for output, hypothesis in zip(prediction.outputs, result.hypotheses, strict=True):
+                tokens = torch.tensor([[BOS, *hypothesis.tokens[:-1]]], device=self.device)
+                looked = self.model.decoder.self_attention(tokens, state)
+                outputs.append(replace(output, self_attention=_of_one(looked)))
+            own = _of_one(self.model.self_attention(padded))
+        return replace(prediction, outputs=tuple(outputs), self_attention=own)
+
     def _output(self, hypothesis: Hypothesis, positions: int) -> Output:
         attention = hypothesis.attention
         return Output(
@@ -275,3 +296,8 @@ class System:
 
     def _empty(self, source: Raw) -> Prediction:
         return Prediction(source, (Output("", 0.0, 0.0, (), (), True, None),))
+
+
+def _of_one(weights: Tensor | None) -> np.ndarray | None:
+    """The only row of a batch."""
+    return None if weights is None else weights[0].float().cpu().numpy()

@@ -105,6 +105,14 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
+class Choices:
+    """What a decoder drew at random on its way: training has to credit it with where it led."""
+
+    log_probs: Tensor  # (N, T) of what was drawn for this token
+    entropy: Tensor  # (N, T) of what it was drawn from
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """What a decoder returns for the tokens it was given: one prediction after each of them.
 
@@ -116,6 +124,7 @@ class Step:
     readout: Callable[[Tensor], Tensor]  # (..., D) -> (..., V) logits
     state: State
     attention: Tensor | None = None  # (N, T, A, S) when asked for
+    choices: Choices | None = None  # of hard attention in training mode
 
     @property
     def logits(self) -> Tensor:

@@ -46,6 +46,11 @@ DECODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
             for kind in kinds("attention")
             for timing in ("before", "after")
         ),
+        *(
+            {"attention": {"kind": kind}, "selection": "hard", **timing}
+            for kind in kinds("attention")
+            for timing in ({"timing": "before"}, {"timing": "after"}, {"input_feeding": True})
+        ),
         {"deep_output": True, "timing": "before", "tie_embeddings": False},
         {"deep_output": True, "context": "initial"},
         {"bridge": "dense"},

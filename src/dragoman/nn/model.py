@@ -30,6 +30,12 @@ class Model(nn.Module):
             return encoder(self.frontends[name](sources[name]))
         return None
 
+    def self_attention(self, sources: Mapping[str, Padded]) -> Tensor | None:
+        """Of the encoder, (B, L, H, S, S), where it has any."""
+        for name, encoder in self.encoders.items():
+            return encoder.self_attention(self.frontends[name](sources[name]))  # type: ignore[operator]
+        return None
+
     def start(self, memory: Memory | None, sources: int) -> State:
         return self.decoder.start(memory, sources)
 

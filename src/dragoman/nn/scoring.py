@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import ConfigError
-from dragoman.contracts import Attended, Attention
+from dragoman.contracts import Attention
 from dragoman.types import Memory, Tree
 
 
@@ -35,10 +35,13 @@ class ScoredAttention(Attention):
         values = memory.states if memory.values is None else memory.values
         return {"keys": self.keys(memory.states), "values": values, "padding": ~memory.mask}
 
-    def forward(self, query: Tensor, prepared: Any) -> Attended:
+    def weigh(self, query: Tensor, prepared: Any) -> Tensor:
         scores = self.score(query, prepared["keys"])  # (B, Q, S)
         weights = torch.softmax(scores.masked_fill(prepared["padding"][:, None], float("-inf")), dim=-1)
-        return Attended(torch.bmm(weights, prepared["values"]), weights[:, :, None])
+        return weights[:, :, None]
+
+    def read(self, weights: Tensor, prepared: Any) -> Tensor:
+        return torch.bmm(weights.squeeze(2), prepared["values"])
 
 
 def require_equal_widths(name: str, query_width: int, memory_width: int) -> None:

@@ -34,6 +34,7 @@ class Progress:
     waited: int = 0  # validations since the best
     waited_plateau: int = 0
     skipped: int = 0  # updates left out because the gradient was not finite
+    baseline: float | None = None  # of the rewards of hard attention's choices; None: there was no choice yet
     best: list[float] = field(default_factory=list)  # (score, -loss) of the best validation
     best_update: int = 0
     snapshots: list[list[float]] = field(

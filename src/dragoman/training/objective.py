@@ -27,7 +27,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         rows, vocabulary = len(features), len(weight)
         gold_share, spread = 1.0 - smoothing, smoothing / vocabulary
         to_features, to_weight = torch.empty_like(features), torch.zeros_like(weight)
@@ -36,6 +36,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         pieces = max(1, -(-rows * vocabulary // LOGITS))
         size = max(1, -(-rows // pieces))
         buffer = features.new_empty(size, vocabulary)
+        picked = features.new_empty(rows, 1)  # log p of the gold token
         for begin in range(0, rows, size):
             chunk, gold = features[begin : begin + size], targets[begin : begin + size]
             logits = buffer[: len(chunk)]
@@ -43,13 +44,16 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 torch.mm(chunk, weight.t(), out=logits)
             else:
                 torch.addmm(bias, chunk, weight.t(), out=logits)
-            total -= gold_share * logits.gather(1, gold[:, None]).sum()
+            gold_logits = logits.gather(1, gold[:, None])
+            total -= gold_share * gold_logits.sum()
             if smoothing:
                 total -= spread * logits.sum(dtype=torch.float64)
             top = logits.amax(1, keepdim=True)
             logits.sub_(top).exp_()
             sums = logits.sum(1, keepdim=True)
-            total += (sums.log() + top).sum()
+            normaliser = sums.log() + top
+            total += normaliser.sum()
+            torch.sub(gold_logits, normaliser, out=picked[begin : begin + size])
             share = sums.reciprocal()  # (chunk, 1)
             made = to_features[begin : begin + size]
             torch.mm(logits, weight, out=made)
@@ -63,10 +67,11 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             to_weight.sub_(features.sum(0), alpha=spread)
             to_bias.sub_(rows * spread)
         ctx.save_for_backward(to_features, to_weight, None if bias is None else to_bias)
-        return total.to(features.dtype)
+        ctx.mark_non_differentiable(picked)
+        return total.to(features.dtype), picked
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:
         to_features, to_weight, to_bias = ctx.saved_tensors
         return (
             to_features * gradient,
@@ -79,10 +84,19 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
 def summed_loss(step: Step, batch: Batch, smoothing: float = 0.0) -> Tensor:
     """Cross-entropy summed over the batch's target tokens."""
+    return loss_and_gold(step, batch, smoothing)[0]
+
+
+def loss_and_gold(step: Step, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """The summed cross-entropy, and the log-probability of each target token (tokens,), through which nothing flows."""
     features = step.features[batch.mask]  # (tokens, D): padding is not projected
     targets = batch.targets[batch.mask]
     readout = step.readout
     if isinstance(readout, nn.Linear) and torch.is_grad_enabled() and not torch.is_autocast_enabled():
-        return _ProjectedCrossEntropy.apply(features, readout.weight, readout.bias, targets, smoothing)
+        loss, gold = _ProjectedCrossEntropy.apply(features, readout.weight, readout.bias, targets, smoothing)
+        return loss, gold[:, 0]
     logits = readout(features).float()
-    return nn.functional.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    loss = nn.functional.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    with torch.no_grad():
+        gold = -nn.functional.cross_entropy(logits, targets, reduction="none")
+    return loss, gold

@@ -28,8 +28,9 @@ from dragoman.nn.model import Model
 from dragoman.training.checkpoint import Progress, load_checkpoint, named_weights, save_checkpoint
 from dragoman.training.events import Event, Saved, Started, Stepped, Stopped, Validated
 from dragoman.training.freezing import find_frozen
-from dragoman.training.objective import summed_loss
+from dragoman.training.objective import loss_and_gold, summed_loss
 from dragoman.training.optim import OptimConfig, learning_rate, make_optimizer
+from dragoman.training.reinforce import ReinforceConfig, surrogate
 from dragoman.training.sampling import SamplingConfig, gold_share, mix
 from dragoman.types import Batch
 
@@ -42,6 +43,7 @@ class TrainingConfig(Section):
     optim: OptimConfig = OptimConfig()
     sampling: SamplingConfig = SamplingConfig()  # scheduled sampling of the decoder's inputs
     freeze: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()  # encoder, decoder, a source, a parameter
+    reinforce: ReinforceConfig = ReinforceConfig()
     batch_tokens: int = Field(2048, gt=0)  # rows of a batch times its longest side
     accumulate: int = Field(1, gt=0)  # batches an update
     label_smoothing: float = Field(0.1, ge=0, lt=1)
@@ -217,14 +219,20 @@ class Trainer:
         tokens = sum(batch.tokens for batch in loaded)
         self._train_mode()
         share = gold_share(config.sampling, progress.update)
-        total = 0.0
+        total, rewarded = 0.0, None
         for batch in loaded:
             batch = batch.to(self.device)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=config.autocast):
                 step = self.model.teach(self._inputs(batch, share))
-                loss = summed_loss(step, batch, config.label_smoothing) / tokens
-            loss.backward()
+                summed, gold = loss_and_gold(step, batch, config.label_smoothing)
+                loss = summed / tokens
             total += loss.item()
+            if step.choices is not None:
+                earned = float(gold.sum())
+                rewarded = (rewarded or 0.0) + earned
+                baseline = earned / batch.tokens if progress.baseline is None else progress.baseline
+                loss = loss + surrogate(step.choices, batch.mask, gold, baseline, config.reinforce) / tokens
+            loss.backward()
         limit = config.optim.clip or float("inf")
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, limit))
         rate = learning_rate(config.optim, progress.update, last_update, progress.reductions)
@@ -232,6 +240,8 @@ class Trainer:
             options["lr"] = rate
         if np.isfinite(norm) and np.isfinite(total):
             self.optimizer.step()
+            if rewarded is not None:
+                progress.baseline = config.reinforce.moved(progress.baseline, rewarded / tokens)
         else:
             progress.skipped += 1
             if progress.skipped > 20:

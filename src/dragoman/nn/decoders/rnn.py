@@ -6,6 +6,7 @@
         timing = "before"   Bahdanau et al. 2015: the score uses s_{t-1}, c_t enters the cell
         timing = "after"    Luong et al. 2015: the score uses s_t, o_t = tanh(W1 s_t + W2 c_t); with input feeding
                             o_{t-1} enters the cell
+        selection = "hard"  one-hot α: drawn in training, the likeliest position otherwise (Xu et al. 2015)
 
 Where no step needs an output of the step before (no attention, or timing "after" without input feeding) all tokens of
 a call run through whole-sequence kernels; otherwise a loop, out of which everything that can be is hoisted.
@@ -20,18 +21,19 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 from torch import Tensor, nn
 
 from dragoman.config import ConfigError, Section
-from dragoman.contracts import Attention, Decoder
+from dragoman.contracts import Attended, Attention, Decoder
 from dragoman.nn.deferred import LoopLinear, deferred_gradients
 from dragoman.nn.layers import Dropout, Embedding, fast_tanh
 from dragoman.nn.recurrent import Cell, Stack
+from dragoman.nn.selection import Selection, by_row, choose
 from dragoman.parts import kind_of, parse, part
-from dragoman.types import Memory, State, Step
+from dragoman.types import Choices, Memory, State, Step
 
 AttentionConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda value: parse("attention", value))]
 
 
 class RNN(Decoder):
-    reference = "Sutskever et al. 2014; Cho et al. 2014; Bahdanau et al. 2015; Luong et al. 2015"
+    reference = "Sutskever et al. 2014; Cho et al. 2014; Bahdanau et al. 2015; Luong et al. 2015; Xu et al. 2015"
 
     class Config(Section):
         cell: Cell = "lstm"
@@ -42,6 +44,7 @@ class RNN(Decoder):
         attention: AttentionConfig = Field(default={"kind": "additive"}, validate_default=True)
         timing: Literal["before", "after"] = "after"
         input_feeding: bool = False  # timing "after": the last output vector enters the cell
+        selection: Selection = "soft"  # hard: one position a step, trained by REINFORCE (training.reinforce)
         bridge: Literal["auto", "copy", "dense", "zero"] = "auto"  # from the source's summary to the first state
         deep_output: bool = False  # the last token's vector joins the output layer
         tie_embeddings: bool = True  # the output layer uses the token vectors
@@ -54,6 +57,8 @@ class RNN(Decoder):
                     "input_feeding feeds the vector made after attention: it needs context = 'attention' and "
                     "timing = 'after'"
                 )
+            if self.selection == "hard" and self.context != "attention":
+                raise ValueError("selection = 'hard' chooses where attention looks: it needs context = 'attention'")
             return self
 
     def __init__(
@@ -71,6 +76,7 @@ class RNN(Decoder):
         self.after = self.context == "attention" and config.timing == "after"
         self.feeding = self.after and config.input_feeding
         self.loops = self.before or self.feeding
+        self.hard = self.context == "attention" and config.selection == "hard"
         self.deep_output = config.deep_output
         self.known = config.embedding  # width of the cell's input that is known beforehand
         self.embedding = Embedding(vocabulary, config.embedding, config.dropout)
@@ -155,7 +161,7 @@ class RNN(Decoder):
     def _whole(self, embedded: Tensor, state: State, need_attention: bool) -> Step:
         fixed: Any = state.fixed
         carry: Any = state.carry
-        inputs, context, attention = embedded, None, None
+        inputs, context, attention, choices = embedded, None, None, None
         if self.context == "every-step":
             rows = len(embedded) // state.sources
             context = fixed["context"].repeat_interleave(rows, 0)[:, None].expand(-1, embedded.shape[1], -1)
@@ -163,14 +169,14 @@ class RNN(Decoder):
         outputs, hidden = self.stack(inputs, carry["hidden"])  # (N, T, H)
         if self.attention is not None:
             query = outputs.reshape(state.sources, -1, self.width)  # (B, k * T, H): queries do not see each other
-            attended = self.attention(query, fixed["memory"])
+            attended, drawn = self._look(query, fixed["memory"])
             context = attended.context.view(*outputs.shape[:2], -1)
+            choices = None if drawn is None else by_row([drawn], len(outputs))
             if need_attention:
                 attention = attended.weights.view(*outputs.shape[:2], *attended.weights.shape[2:])
         features = self._features(outputs, context, embedded)
-        return Step(
-            self.dropout(features), self.project, State(state.sources, state.fixed, {"hidden": hidden}), attention
-        )
+        after = State(state.sources, state.fixed, {"hidden": hidden})
+        return Step(self.dropout(features), self.project, after, attention, choices)
 
     def _loop(self, embedded: Tensor, state: State, need_attention: bool) -> Step:
         fixed: Any = state.fixed
@@ -181,7 +187,7 @@ class RNN(Decoder):
         weights = self.stack.weights(self.known)
         hidden = [tuple(layer.unbind(1)) for layer in carry["hidden"].unbind(1)]  # L of P of (N, H)
         fed = carry.get("fed")
-        outputs, contexts, maps = [], [], []
+        outputs, contexts, maps, drawn = [], [], [], []
         # dropout of the vector that is fed back is drawn per step, as the vector itself is
         with deferred_gradients():
             for t, projected in enumerate(known.unbind(1)):
@@ -199,6 +205,8 @@ class RNN(Decoder):
                     contexts.append(attended[0])
                 if need_attention:
                     maps.append(attended[1])
+                if attended[2] is not None:
+                    drawn.append(attended[2])
         features = torch.stack(outputs, 1)
         if self.before:
             features = self.dropout(self._features(features, torch.stack(contexts, 1), embedded))
@@ -206,13 +214,21 @@ class RNN(Decoder):
         if self.feeding and fed is not None:
             carried["fed"] = fed
         attention = torch.stack(maps, 1) if need_attention else None  # (N, T, A, S)
-        return Step(features, self.project, State(state.sources, state.fixed, carried), attention)
+        after = State(state.sources, state.fixed, carried)
+        return Step(features, self.project, after, attention, by_row(drawn, len(features)))
 
-    def _attend(self, query: Tensor, memory: Any, sources: int) -> tuple[Tensor, Tensor]:
+    def _attend(self, query: Tensor, memory: Any, sources: int) -> tuple[Tensor, Tensor, Choices | None]:
         """query (N, H) → context (N, D), weights (N, A, S); the k rows of a source are k queries of it."""
+        attended, drawn = self._look(query.view(sources, -1, self.width), memory)
+        return attended.context.flatten(0, 1), attended.weights.flatten(0, 1), drawn
+
+    def _look(self, query: Tensor, memory: Any) -> tuple[Attended, Choices | None]:
+        """query (B, Q, H) → what attention sees; with hard selection, of one position alone."""
         assert self.attention is not None
-        attended = self.attention(query.view(sources, -1, self.width), memory)
-        return attended.context.flatten(0, 1), attended.weights.flatten(0, 1)
+        if not self.hard:
+            return self.attention(query, memory), None
+        weights, drawn = choose(self.attention.weigh(query, memory), draw=self.training)
+        return Attended(self.attention.read(weights, memory), weights), drawn
 
     def _features(self, outputs: Tensor, context: Tensor | None, embedded: Tensor) -> Tensor:
         """o = tanh(W [s; c; e]) (Luong et al. 2015, eq. 5), or the state itself where there is nothing to join."""

@@ -65,10 +65,19 @@ class Transformer(Decoder):
         return State(sources, fixed, carry)
 
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
+        return self._advance(self.embedding(tokens), state, need_attention)
+
+    def self_attention(self, tokens: Tensor, state: State) -> Tensor:
+        seen: list[Tensor] = []
+        self._advance(self.embedding(tokens), state, False, seen)
+        return torch.stack(seen, 1)  # (N, L, H, T, P)
+
+    def _advance(self, vectors: Tensor, state: State, need_attention: bool, seen: list[Tensor] | None = None) -> Step:
+        """vectors (N, T, E); ``seen`` collects the self-attention of each layer, (N, H, T, P)."""
         fixed: Any = state.fixed
         carry: Any = state.carry
         past = carry["0"]["keys"].shape[1]
-        x = self.enter(self.embedding(tokens) * self.scale)  # (N, T, D)
+        x = self.enter(vectors * self.scale)  # (N, T, D)
         length = x.shape[1]
         x = self.dropout(x + self.positions(past, length, x))
         future = None
@@ -78,7 +87,7 @@ class Transformer(Decoder):
         carried, maps = {}, []
         for index, block in enumerate(self.blocks):
             name = str(index)
-            x, carried[name], weights = block(x, carry[name], fixed.get(name), future, padding)
+            x, carried[name], weights = block(x, carry[name], fixed.get(name), future, padding, seen)
             if need_attention and weights is not None:
                 maps.append(weights)
         features = self.leave(self.last_norm(x))
@@ -117,6 +126,7 @@ class _Block(nn.Module):
         memory: dict[str, Tensor] | None,
         future: Tensor | None,
         padding: Tensor | None,
+        looks_back: list[Tensor] | None,
     ) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
         """x (N, T, D) → x, the cache with these tokens, cross-attention (N, T, H, S) or None."""
         rows, length, width = x.shape
@@ -127,7 +137,10 @@ class _Block(nn.Module):
             query, keys, values = self.project(y).chunk(3, -1)
             cache["keys"] = torch.cat([past["keys"], keys], 1)
             cache["values"] = torch.cat([past["values"], values], 1)
-            return self.join(attend(query, cache["keys"], cache["values"], future, self.heads)[0])
+            context, weights = attend(query, cache["keys"], cache["values"], future, self.heads)
+            if looks_back is not None:
+                looks_back.append(weights)
+            return self.join(context)
 
         def look_across(y: Tensor) -> Tensor:
             assert memory is not None

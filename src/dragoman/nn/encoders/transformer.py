@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor, nn
 
 from dragoman.contracts import Encoder
@@ -35,11 +36,20 @@ class Transformer(Encoder):
         self.last_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
 
     def forward(self, source: Padded) -> Memory:
+        return self._run(source, None)
+
+    def self_attention(self, source: Padded) -> Tensor:
+        seen: list[Tensor] = []
+        self._run(source, seen)
+        return torch.stack(seen, 1)  # (B, L, H, S, S)
+
+    def _run(self, source: Padded, seen: list[Tensor] | None) -> Memory:
+        """``seen`` collects the weights of each layer, (B, H, S, S)."""
         hidden = None if bool(source.mask.all()) else ~source.mask[:, None]  # (B, 1, S)
         x = self.enter(source.data * self.scale)
         x = self.dropout(x + self.positions(0, x.shape[1], x))
         for block in self.blocks:
-            x = block(x, hidden)
+            x = block(x, hidden, seen)
         states = self.last_norm(x)  # (B, S, D)
         real = source.mask[:, :, None].to(states.dtype)
         mean = (states * real).sum(1) / real.sum(1)
@@ -60,10 +70,13 @@ class _Block(nn.Module):
             nn.init.xavier_uniform_(part)
         nn.init.zeros_(self.project.bias)
 
-    def forward(self, x: Tensor, hidden: Tensor | None) -> Tensor:
-        x = self.around_attention(x, lambda y: self._attention(y, hidden))
+    def forward(self, x: Tensor, hidden: Tensor | None, seen: list[Tensor] | None) -> Tensor:
+        x = self.around_attention(x, lambda y: self._attention(y, hidden, seen))
         return self.around_feed_forward(x, self.feed_forward)
 
-    def _attention(self, x: Tensor, hidden: Tensor | None) -> Tensor:
+    def _attention(self, x: Tensor, hidden: Tensor | None, seen: list[Tensor] | None) -> Tensor:
         query, keys, values = self.project(x).chunk(3, -1)
-        return self.join(attend(query, keys, values, hidden, self.heads)[0])
+        context, weights = attend(query, keys, values, hidden, self.heads)
+        if seen is not None:
+            seen.append(weights)
+        return self.join(context)

@@ -1,0 +1,93 @@
+"""Self-attention that is told: distributions, 0 on padding and ahead, the weights that were used, and no effect."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from law_cases import (
+    WIDTH,
+    close,
+    decoders,
+    encoders,
+    make_decoder,
+    make_encoder,
+    make_memory,
+    make_padded,
+    name,
+)
+from test_decoders import LENGTH, tokens
+from torch import Tensor
+
+from dragoman.nn.positions import sinusoids
+from dragoman.parts import part
+from dragoman.types import Padded
+
+every_encoder = pytest.mark.parametrize("case", list(encoders()), ids=name)
+every_decoder = pytest.mark.parametrize("case", list(decoders()), ids=name)
+
+
+@every_encoder
+def test_of_the_encoder(case) -> None:
+    encoder, source = make_encoder(case), make_padded()
+    before = encoder(source)
+    told = encoder.self_attention(source)
+    after = encoder(source)
+    assert torch.equal(before.states, after.states)
+    assert (told is not None) == (case[0] == "transformer")
+    if told is None:
+        return
+    batch, length = source.mask.shape
+    assert told.shape == (batch, case[1]["layers"], case[1]["heads"], length, length)
+    assert (told >= 0).all() and close(told.sum(-1), torch.ones(told.shape[:-1]))
+    assert (told.masked_select(~source.mask[:, None, None, None]) == 0).all()
+    alone = encoder.self_attention(Padded(source.data[1:2, :3], source.mask[1:2, :3]))
+    assert close(alone[0], told[1, :, :, :3, :3])
+
+
+@every_decoder
+def test_of_the_decoder(case) -> None:
+    memory = make_memory()
+    decoder, asked = make_decoder(case, memory), tokens()
+    state = decoder.start(memory, 4)
+    before = decoder(asked, state)
+    told = decoder.self_attention(asked, state)
+    assert torch.equal(before.log_probs, decoder(asked, state).log_probs)
+    if case[0] in ("rnn", "conv", "transformer"):
+        assert (told is not None) == (case[0] == "transformer")
+    if told is None:
+        return
+    assert told.shape == (4, case[1]["layers"], case[1]["heads"], LENGTH, LENGTH)
+    assert (told >= 0).all() and close(told.sum(-1), torch.ones(told.shape[:-1]))
+    assert (told.triu(1) == 0).all()
+    for position in range(LENGTH):  # and token by token, behind the states that the decoder itself made
+        piece = asked[:, position : position + 1]
+        single = decoder.self_attention(piece, state)
+        assert single.shape[-2:] == (1, position + 1)
+        assert close(single[..., 0, :], told[..., position, : position + 1])
+        state = decoder(piece, state).state
+
+
+@pytest.mark.parametrize("family", ["encoder", "decoder"])
+def test_it_is_what_the_formula_says(family: str) -> None:
+    """softmax(Q Kᵀ / sqrt(d)) of the only layer, whose input is known: token vectors and positions."""
+    torch.manual_seed(0)
+    found = part(family, "transformer")
+    config = found.Config(width=WIDTH, layers=1, heads=3, feed_forward=8, norm="post")
+    if family == "encoder":
+        module = found(config, input_width=WIDTH).eval()
+        source = make_padded(1)
+        vectors, told = source.data, module.self_attention(source)
+    else:
+        module = found(config, vocabulary=11, memory_width=None, summary_shape=None).eval()
+        asked = tokens(1)
+        vectors, told = module.embedding(asked), module.self_attention(asked, module.start(None, 1))
+    x = vectors * WIDTH**0.5 + sinusoids(0, vectors.shape[1], WIDTH)
+    query, keys, _ = module.blocks[0].project(x).chunk(3, -1)
+
+    def heads(y: Tensor) -> Tensor:
+        return y.view(1, -1, 3, WIDTH // 3).transpose(1, 2)
+
+    scores = heads(query) @ heads(keys).transpose(2, 3) / (WIDTH // 3) ** 0.5
+    if family == "decoder":
+        scores = scores + torch.full_like(scores, float("-inf")).triu(1)
+    assert close(told[:, 0], scores.softmax(-1))

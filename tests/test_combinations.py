@@ -1,0 +1,246 @@
+"""Every legal combination of parts, and every preset, trains, is saved and loaded, and then says what it said before.
+
+The parts are found by listing their folders, so a new encoder, decoder or attention score is combined with all others
+unasked. Which combinations are illegal is written down here; each is refused with a sentence.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from dragoman.building import build_model
+from dragoman.config import ConfigError, merge
+from dragoman.nn.model import Model
+from dragoman.parts import dump, kinds, part
+from dragoman.planning import Plan, plan
+from dragoman.recipe import gather, make_recipe, preset_names, read_preset, spell_out
+from dragoman.system import System
+from dragoman.training.events import Stepped
+from dragoman.training.trainer import Scores, Trainer
+
+WIDTH = 16  # of token vectors, encoder states and decoder alike: dot, scaled_dot and cosine need that
+SIZES = {"width": WIDTH, "embedding": WIDTH, "feed_forward": WIDTH, "layers": 1, "heads": 2}
+SPECIAL: dict[str, dict[str, Any]] = {
+    "rnn": {"width": WIDTH // 2},  # of one direction of two
+    "conv": {"norm": "batch"},  # its running statistics are saved too
+}
+TRAINING = {"threads": 1, "batch_tokens": 128, "max_updates": 3, "log_every": 1, "average": 1}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {"beam": 1},
+    "sampled": {"sample": True, "samples": 2, "temperature": 2.0},
+    "beam": {"beam": 3, "n_best": 2},
+}
+INPUTS = ["abc", "hgfed"]
+
+
+def small(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a part with everything large made small, nested parts too."""
+    return {
+        key: small(value) if isinstance(value, Mapping) else SIZES.get(key, value) if value is not None else None
+        for key, value in settings.items()
+    }
+
+
+def settings_of(family: str, kind: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    defaults = dump(part(family, kind).Config())
+    special = SPECIAL.get(kind, {}) if family == "encoder" else {}
+    return merge(merge(small(defaults), special), {"kind": kind, **chosen})
+
+
+# ---- what can be combined
+
+
+@dataclass(frozen=True)
+class Case:
+    encoder: str
+    decoder: str
+    settings: tuple[tuple[str, Any], ...]  # of the decoder
+
+    def __str__(self) -> str:
+        return "-".join([self.encoder, self.decoder, *(f"{key}={value}" for key, value in self.settings)])
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        return {
+            "source": {"embedding": WIDTH},
+            "encoder": settings_of("encoder", self.encoder, {}),
+            "decoder": settings_of("decoder", self.decoder, dict(self.settings)),
+            "training": TRAINING,
+        }
+
+
+def switches(decoder: str) -> Iterator[tuple[tuple[str, Any], ...]]:
+    """All settings of the switches that a decoder has; without attention, those of attention are left alone."""
+    fields = part("decoder", decoder).Config.model_fields
+    values: dict[str, tuple[Any, ...]] = {}
+    for key in ("context", "attention", "timing", "input_feeding", "selection"):
+        if key in fields:
+            found = kinds("attention") if key == "attention" else get_args(fields[key].annotation) or (False, True)
+            values[key] = tuple(found)
+    for chosen in itertools.product(*values.values()):
+        named = dict(zip(values, chosen, strict=True))
+        alone = named.get("context", "attention") != "attention"
+        if alone and any(named[key] != values[key][0] for key in ("attention", "timing") if key in named):
+            continue
+        yield tuple((key, value) for key, value in named.items() if not alone or key not in ("attention", "timing"))
+
+
+CASES = [
+    Case(encoder, decoder, chosen)
+    for encoder in kinds("encoder")
+    for decoder in kinds("decoder")
+    for chosen in switches(decoder)
+]
+
+
+def refusal(case: Case) -> str | None:
+    """What the sentence says that refuses this combination; None: it is legal."""
+    settings = dict(case.settings)
+    context = settings.get("context")
+    if settings.get("input_feeding") and (context != "attention" or settings["timing"] != "after"):
+        return "input_feeding .* needs context = 'attention' and timing = 'after'"
+    if settings.get("selection") == "hard" and context != "attention":
+        return "selection = 'hard' .* needs context = 'attention'"
+    if getattr(part("decoder", case.decoder), "reads_source", False):  # one network over source and target
+        return None if case.encoder == "identity" else "needs encoder.kind = 'identity'"
+    encoder = part("encoder", case.encoder)
+    config = encoder.Config(**{key: value for key, value in case.recipe["encoder"].items() if key != "kind"})
+    if context in ("initial", "every-step") and encoder(config, input_width=WIDTH).summary_shape is None:
+        return "needs an encoder with a summary"
+    return None
+
+
+LEGAL = [case for case in CASES if refusal(case) is None]
+ILLEGAL = [case for case in CASES if refusal(case) is not None]
+
+
+# ---- one small corpus for all
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory, pairs_file: Callable[..., Path]) -> Path:
+    return pairs_file(tmp_path_factory.mktemp("pairs") / "pairs.tsv", 40)
+
+
+@pytest.fixture(scope="module")
+def settled(corpus: Path) -> Plan:
+    return plan(corpus, settings={"source": {"embedding": WIDTH}})
+
+
+def build(settled: Plan, settings: Mapping[str, Any]) -> System:
+    """The system of a recipe on data that are read and tokenisers that are fitted already."""
+    recipe = make_recipe(settings)
+    ready = settled.system
+    return System(
+        recipe, ready.modalities, ready.target, build_model(recipe, ready.modalities, ready.target), ready.lengths
+    )
+
+
+def trains_and_says_the_same_after_loading(system: System, settled: Plan, folder: Path) -> None:
+    def validate(model: Model) -> Scores:
+        return Scores(1.0, 1.0, "made up", {})
+
+    fresh = {name: tensor.clone() for name, tensor in system.model.state_dict().items()}
+    encoded = system.encoded(settled.data.train)
+    events = list(Trainer(system.model, encoded, system.recipe.training, folder, validate).run())
+    losses = [event.loss for event in events if isinstance(event, Stepped)]
+    assert len(losses) == 3 and all(0 < loss < 20 for loss in losses)
+    changed = [name for name, tensor in system.model.state_dict().items() if not tensor.equal(fresh[name])]
+    assert {name.split(".")[0] for name in changed} >= {"decoder"}
+
+    def outputs(of: System) -> dict[str, list[Any]]:
+        return {
+            name: [
+                [(output.tokens, output.score, output.log_probs) for output in prediction.outputs]
+                for prediction in of.predict(INPUTS, max_length=5, trace=False, **search)
+            ]
+            for name, search in SEARCHES.items()
+        }
+
+    said = outputs(system)
+    assert [len(said[name][0]) for name in SEARCHES] == [1, 2, 2]
+    loaded = System.load(system.save(folder))
+    assert loaded.recipe == system.recipe
+    assert outputs(loaded) == said
+
+
+@pytest.mark.parametrize("case", LEGAL, ids=str)
+def test_every_legal_combination(case: Case, settled: Plan, tmp_path: Path) -> None:
+    trains_and_says_the_same_after_loading(build(settled, case.recipe), settled, tmp_path)
+
+
+@pytest.mark.parametrize("case", ILLEGAL, ids=str)
+def test_every_illegal_combination_is_refused_with_a_sentence(case: Case, settled: Plan) -> None:
+    expected = refusal(case)
+    assert expected is not None
+    with pytest.raises(ConfigError, match=expected):
+        build(settled, case.recipe)
+
+
+# ---- presets
+
+
+def shrunk(settings: Any) -> Any:
+    """A sixteenth of every width, so that the sides fit each other as they do in the preset, and at most two layers."""
+    if not isinstance(settings, Mapping):
+        return settings
+    result = {key: shrunk(value) for key, value in settings.items()}
+    for key, value in result.items():
+        if key in ("width", "embedding", "feed_forward"):
+            result[key] = max(8, value // 16)
+        elif key == "layers":
+            result[key] = min(2, value)
+    return result
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset(name: str, corpus: Path, tmp_path: Path) -> None:
+    asked = spell_out(read_preset(name))
+    data = corpus
+    if asked.get("sources") == {}:  # a language model: text alone
+        data = tmp_path / "text.txt"
+        data.write_text(corpus.read_text(encoding="utf-8").replace("\t", " "), encoding="utf-8")
+    over = {key: value for key, value in shrunk(asked).items() if key not in ("preset", "reference", "training")}
+    chosen = plan(data, preset=name, settings=merge(over, {"training": TRAINING}))
+    assert chosen.system.recipe.preset == name and chosen.system.recipe.reference
+    trains_and_says_the_same_after_loading(chosen.system, chosen, tmp_path / "run")
+
+
+def test_presets_are_whole() -> None:
+    """What a preset says beyond sizes is what is built from it: every one makes a recipe as it stands."""
+    for name in preset_names():
+        assert make_recipe(gather(name)).preset == name
+
+
+# ---- illegal settings beyond those switches
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        *(
+            ({"encoder": {"width": 12}, "decoder": {"attention": {"kind": kind}}}, "as wide as the encoder's states")
+            for kind in ("dot", "scaled_dot", "cosine")
+        ),
+        ({"decoder": {"kind": "conv", "selection": "hard"}}, "only the decoder of kind 'rnn' has it, not 'conv'"),
+        ({"decoder": {"kind": "transformer", "selection": "hard"}}, "only the decoder of kind 'rnn' has it"),
+        ({"decoder": {"kind": "transformer", "timing": "before"}}, "only the decoder of kind 'rnn' has it"),
+        ({"decoder": {"kind": "conv", "attention": {"kind": "dot"}}}, "only the decoder of kind 'rnn' has it"),
+        ({"decoder": {"context": "initial", "bridge": "zero"}}, "a bridge other than 'zero'"),
+        ({"decoder": {"bridge": "copy", "layers": 3}}, "use bridge = 'dense'"),
+        ({"encoder": {"kind": "transformer", "width": 15, "heads": 4}}, "cannot be shared among heads = 4"),
+        ({"decoder": {"kind": "transformer", "width": 15, "heads": 4}}, "cannot be shared among heads = 4"),
+        ({"encoder": {"kind": "conv", "kernel": 4}}, "must be odd"),
+        ({"share_embeddings": True}, "needs share_vocabulary = true"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_a_sentence(settled: Plan, settings: dict[str, Any], sentence: str) -> None:
+    base = {"source": {"embedding": WIDTH}, "encoder": {"width": 8}, "decoder": {"width": WIDTH}}
+    with pytest.raises(ConfigError, match=sentence):
+        build(settled, merge(spell_out(base), spell_out(settings)))
