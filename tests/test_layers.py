@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "dragoman"
 
 # From the ground up; a module may import from its own layer and those below. The longest matching name counts.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "config", "types", "contracts", "parts", "files", "memory"),
+    ("errors", "config", "types", "contracts", "parts", "files", "memory", "threads"),
     ("modalities", "nn", "data"),
     ("nn.model", "search", "data.batching"),
     ("training", "metrics", "pictures"),

@@ -96,8 +96,10 @@ def contender(tied: bool = True) -> Contender:
 
 def main(job: Job, tied: bool) -> None:
     from dragoman.memory import keep_pages
+    from dragoman.threads import sleep_soon
 
     keep_pages()  # as its command line does
+    sleep_soon()
     from dragoman.building import build_model
     from dragoman.data.examples import SOURCE, Example
     from dragoman.data.tokenizers.symbols import Symbols
