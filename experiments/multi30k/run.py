@@ -40,6 +40,9 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--data", type=Path, help="folder of the tokenised files")
     arguments.add_argument("--runs", type=Path, default=Path("runs/multi30k"))
+    arguments.add_argument(
+        "--results", type=Path, default=HERE / "results", help="elsewhere while settings are tried out"
+    )
     arguments.add_argument("--only", nargs="*", choices=RUNS, default=list(RUNS), metavar="NAME")
     arguments.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     arguments.add_argument(
@@ -51,12 +54,14 @@ def main() -> None:
         if asked.data is None:
             arguments.error("--data FOLDER is needed, unless only --table is asked for")
         for name in asked.only:
-            if not (HERE / "results" / f"{name}.json").exists():
-                train_and_measure(name, asked.data, asked.runs, asked.threads, asked.set)
-    write_table()
+            if not (asked.results / f"{name}.json").exists():
+                result = train_and_measure(name, asked.data, asked.runs, asked.threads, asked.set)
+                write_result(asked.results / f"{name}.json", result)
+    if asked.results == HERE / "results":
+        write_table()
 
 
-def train_and_measure(name: str, data: Path, runs: Path, threads: int, settings: list[str]) -> None:
+def train_and_measure(name: str, data: Path, runs: Path, threads: int, settings: list[str]) -> dict[str, Any]:
     source, target = name.split("-")[-2:]
     folder, log = runs / name, runs / f"{name}.log"
     train, dev = (paired(data, side, source, target, runs) for side in ("train", "val"))
@@ -84,7 +89,7 @@ def train_and_measure(name: str, data: Path, runs: Path, threads: int, settings:
     stopped = reported[-1]
     validated = [event for event in reported if event["event"] == "validated"]
     speeds = [event["tokens_per_second"] for event in reported if event["event"] == "stepped"]
-    result = {
+    return {
         "name": name,
         "tests": tests,
         "parameters": parameters,
@@ -101,7 +106,6 @@ def train_and_measure(name: str, data: Path, runs: Path, threads: int, settings:
         "set": settings,
         **machine(),
     }
-    write_result(HERE / "results" / f"{name}.json", result)
 
 
 def paired(data: Path, side: str, source: str, target: str, runs: Path) -> Path:
