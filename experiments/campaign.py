@@ -36,6 +36,14 @@ def machine() -> dict[str, Any]:
     }
 
 
+def made_with(result: dict[str, Any]) -> str:
+    """The versions and the machine of a result, for the last line of a page."""
+    return (
+        f"Dragoman {result['dragoman']}, torch {result['torch']}, Python {result['python']}, {result['cores']} cores of "
+        f"{result['cpu']}"
+    )
+
+
 def dragoman(arguments: Sequence[str], log: Path, threads: int, output: Path | None = None) -> float:
     """One command of the command line, what it says kept in ``log``; how many seconds it took."""
     began = time.monotonic()

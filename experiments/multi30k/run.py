@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import dragoman, events, machine, write_result
+from campaign import dragoman, events, machine, made_with, write_result
 
 HERE = Path(__file__).resolve().parent
 RUNS = ("tiny-en-de", "rnn-de-en", "transformer-de-en", "conv-de-en")
@@ -158,7 +158,7 @@ def write_table() -> None:
         for test in TESTS
     ]
     made = [
-        f"- {r['name']} on {r['date']}: Dragoman {r['dragoman']}, torch {r['torch']}, Python {r['python']}, {r['cores']} cores of {r['cpu']}"
+        f"- {r['name']} on {r['date']}: {made_with(r)}"
         + (f", with {' '.join(r['set'])} over the file" if r["set"] else "")
         for r in found
     ]
