@@ -18,11 +18,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaign import made_with, run_all
+from datasets import SPACE, inflections, write
 
 HERE = Path(__file__).resolve().parent
 # Test accuracy of the organisers' affix rules at this level (their baseline.py).
 RULES = {"german": 82.4, "finnish": 78.2, "turkish": 72.6}
-SPACE = "␣"  # a space inside a lemma
 
 
 def main() -> None:
@@ -38,12 +38,17 @@ def main() -> None:
     asked = arguments.parse_args()
     threads = max(1, (os.cpu_count() or 1) // asked.parallel)
     options = [word for setting in asked.set for word in ("--set", setting)]
+
+    def written_out(language: str, side: str) -> Path:
+        name = f"{language}.{side}.tsv"
+        return write(inflections(asked.data / name), asked.runs / "data" / name)
+
     jobs: list[dict[str, Any]] = [
         {
             "name": language,
-            "train": written_out(asked.data / f"{language}.train-high.tsv", asked.runs),
-            "dev": written_out(asked.data / f"{language}.dev.tsv", asked.runs),
-            "test": written_out(asked.data / f"{language}.test.tsv", asked.runs),
+            "train": written_out(language, "train-high"),
+            "dev": written_out(language, "dev"),
+            "test": written_out(language, "test"),
             "runs": asked.runs,
             "results": asked.results,
             "options": options,
@@ -56,19 +61,6 @@ def main() -> None:
     print(page)
     if asked.results == HERE / "results":
         (HERE / "README.md").write_text(page)
-
-
-def written_out(path: Path, runs: Path) -> Path:
-    """Lemma, form, tags → tags and letters between spaces, form. A tag in brackets is never taken for a letter."""
-    rows = []
-    for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n"):
-        lemma, form, tags = line.split("\t")
-        letters = [SPACE if letter == " " else letter for letter in lemma]
-        rows.append(f"{' '.join([f'<{tag}>' for tag in tags.split(';')] + letters)}\t{form}\n")
-    out = runs / "data" / path.name
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("".join(rows), encoding="utf-8")
-    return out
 
 
 def table(found: dict[str, dict[str, Any]], parallel: int, threads: int) -> str:

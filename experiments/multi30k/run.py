@@ -22,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaign import dragoman, events, machine, made_with, write_result
+from datasets import lines, paired, write
 
 HERE = Path(__file__).resolve().parent
 RUNS = ("tiny-en-de", "rnn-de-en", "transformer-de-en", "conv-de-en")
@@ -64,7 +65,13 @@ def main() -> None:
 def train_and_measure(name: str, data: Path, runs: Path, threads: int, settings: list[str]) -> dict[str, Any]:
     source, target = name.split("-")[-2:]
     folder, log = runs / name, runs / f"{name}.log"
-    train, dev = (paired(data, side, source, target, runs) for side in ("train", "val"))
+    train, dev = (
+        write(
+            paired(data / f"{side}.lc.norm.tok.{source}", data / f"{side}.lc.norm.tok.{target}"),
+            runs / "data" / f"{side}.{source}-{target}.tsv",
+        )
+        for side in ("train", "val")
+    )
     options = ["--config", str(HERE / f"{name}.toml"), "--set", f"training.threads={threads}"]
     for setting in settings:
         options += ["--set", setting]
@@ -108,16 +115,6 @@ def train_and_measure(name: str, data: Path, runs: Path, threads: int, settings:
     }
 
 
-def paired(data: Path, side: str, source: str, target: str, runs: Path) -> Path:
-    """The two files of one side as one of two columns."""
-    columns = [(data / f"{side}.lc.norm.tok.{language}").read_text(encoding="utf-8") for language in (source, target)]
-    rows = zip(*(column.removesuffix("\n").split("\n") for column in columns), strict=True)
-    path = runs / "data" / f"{side}.{source}-{target}.tsv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{left}\t{right}\n" for left, right in rows), encoding="utf-8")
-    return path
-
-
 def count_parameters(train: Path, dev: Path, config: Path, settings: list[str]) -> int:
     """Known before the first update: a run that is too large need not be trained."""
     from dragoman.planning import plan
@@ -129,7 +126,7 @@ def bleu(outputs: Path, references: Path) -> dict[str, Any]:
     """BLEU-4 (Papineni et al. 2002) of tokens between spaces, as they stand: the text is tokenised and lower-cased."""
     from sacrebleu.metrics.bleu import BLEU
 
-    made, wanted = (path.read_text(encoding="utf-8").removesuffix("\n").split("\n") for path in (outputs, references))
+    made, wanted = lines(outputs), lines(references)
     metric = BLEU(tokenize="none", force=True)
     score = metric.corpus_score(made, [wanted])
     return {
@@ -163,7 +160,7 @@ def write_table() -> None:
         for r in found
     ]
     missing = [f"- {name}: not run yet" for name, path in paths.items() if not path.exists()]
-    lines = [
+    page = [
         "# Multi30k",
         "",
         "Image captions, 29,000 training pairs: the official lower-cased, normalised and tokenised text, subwords learnt from both",
@@ -187,8 +184,8 @@ def write_table() -> None:
         *missing,
         "",
     ]
-    (HERE / "README.md").write_text("\n".join(lines))
-    print("\n".join(lines))
+    (HERE / "README.md").write_text("\n".join(page))
+    print("\n".join(page))
 
 
 if __name__ == "__main__":
