@@ -33,6 +33,7 @@ def main(train: str, dev: str, config: str, threads: str) -> None:
         seconds = trainer.measure(UPDATES)
     found = {
         "seconds_an_update": seconds,
+        "warmup": system.recipe.training.optim.warmup,
         "parameters": system.model.parameters_count,
         "rows": len(settled.data.train),
         "target_tokens": sum(data.target_lengths),

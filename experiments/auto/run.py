@@ -129,6 +129,7 @@ def try_out(name: str, family: str, runs: Path, results: Path, seconds: float) -
         "validate_every": max(1, updates // VALIDATIONS),
         "patience": VALIDATIONS + 1,
         "threads": 1,
+        "optim.warmup": min(found["warmup"], updates // 10),  # a short run has no time for a long one
     }
     command = [
         "train",
@@ -183,8 +184,9 @@ def tables(results: Path) -> str:
     for name in names:
         ones = [by[name, family] for family in families if (name, family) in by]
         order = ranked(ones)
-        for place, one in enumerate(order, start=1):
-            ranks[one["family"]].append(place)
+        scores = [one["test"] for one in order]
+        for one in order:
+            ranks[one["family"]].append(1 + scores.index(one["test"]))  # equals share a place
         cells = [cell(by.get((name, family)), order[0]) for family in families]
         rows.append(f"| {name}: {ones[0]['about']} | {ones[0]['rows']:,} | {ones[0]['metric']} | {' | '.join(cells)} |")
     means = [f"{sum(ranks[family]) / len(ranks[family]):.2f}" for family in families]
