@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dragoman.config import ConfigError
 from dragoman.errors import UserError
 from dragoman.files import write_json
 from dragoman.planning import Paths, Plan
+from dragoman.recipe import make_recipe
 
 # Settings that may change between two sittings of one run: they say how long and where, not what is trained.
 MAY_CHANGE = {"max_updates", "max_epochs", "max_time", "patience", "save_every", "log_every", "device", "threads"}
@@ -31,8 +33,9 @@ def claim(folder: Path, settled: Plan) -> None:
     if path.exists():
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-            old_recipe, old_data = found["recipe"], found["data"]
-        except (ValueError, KeyError, TypeError) as error:
+            # through the recipe: what an earlier version did not know yet has its default there
+            old_recipe, old_data = make_recipe(found["recipe"], str(path)).dump(), found["data"]
+        except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: damaged ({error}); --fresh sets the old run aside and starts anew") from None
         different = _differences(old_recipe, identity["recipe"])
         if old_data != identity["data"]:

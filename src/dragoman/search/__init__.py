@@ -6,6 +6,7 @@ from dragoman.search.options import SearchConfig
 from dragoman.search.paths import force
 from dragoman.search.rules import Rule
 from dragoman.search.run import search
+from dragoman.search.running import force_running
 from dragoman.search.trace import Result
 
-__all__ = ["Result", "Rule", "SearchConfig", "force", "search"]
+__all__ = ["Result", "Rule", "SearchConfig", "force", "force_running", "search"]

@@ -1,7 +1,8 @@
 """The training loop: a generator of events that can be stopped anywhere and goes on exactly there.
 
 Exactness: the batches of an epoch depend on (seed, epoch) alone, every update seeds the random numbers it uses from
-(seed, update), and validation draws none. So weights, optimiser and a few counters are the whole state.
+(seed, update), and validation draws none. So weights, optimiser, a few counters and, on running text, the decoder state
+that is carried from update to update are the whole state.
 """
 
 from __future__ import annotations
@@ -20,21 +21,23 @@ from pydantic import Field
 from torch import Tensor
 
 from dragoman.config import Section
-from dragoman.data.batching import Encoded, padding_share
+from dragoman.data.batching import Encoded
+from dragoman.data.running import RunningText
 from dragoman.errors import UserError
 from dragoman.files import write_tensors
 from dragoman.modalities.text import hide_rare
 from dragoman.nn.model import Model
-from dragoman.training.checkpoint import Progress, load_checkpoint, named_weights, save_checkpoint
+from dragoman.training.checkpoint import Progress, load_carried, load_checkpoint, named_weights, save_checkpoint
 from dragoman.training.events import Event, Saved, Started, Stepped, Stopped, Validated
 from dragoman.training.objective import summed_loss
 from dragoman.training.optim import OptimConfig, learning_rate, make_optimizer
-from dragoman.types import Batch
+from dragoman.types import Batch, State
 
 
 class TrainingConfig(Section):
     optim: OptimConfig = OptimConfig()
     batch_tokens: int = Field(2048, gt=0)  # rows of a batch times its longest side
+    chunk: int = Field(64, gt=0)  # running text: tokens of a stream in a batch; gradients do not reach further back
     accumulate: int = Field(1, gt=0)  # batches an update
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     max_updates: int | None = Field(None, gt=0)
@@ -81,7 +84,7 @@ class Trainer:
     def __init__(
         self,
         model: Model,
-        data: Encoded,
+        data: Encoded | RunningText,
         config: TrainingConfig,
         folder: Path,
         validate: Callable[[Model], Scores],
@@ -95,6 +98,7 @@ class Trainer:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = make_optimizer(config.optim, self.parameters)
         self.progress = Progress()
+        self.carried: State | None = None  # running text: where the streams stand
         self.checkpoint = folder / "checkpoint.safetensors"
         self.metrics = folder / "metrics.jsonl"
 
@@ -103,6 +107,7 @@ class Trainer:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.checkpoint.exists():
             self.progress = load_checkpoint(self.checkpoint, self.model, self.optimizer)
+            self.carried = load_carried(self.checkpoint, self.device) if self.data.carries else None
         self._cut_metrics()
         progress, config = self.progress, self.config
         batches = self._batches(progress.epoch)
@@ -117,8 +122,7 @@ class Trainer:
                 progress.update,
                 last_update,
                 len(batches),
-                padding_share(self.data.target_lengths, batches),
-                padding_share(self.data.source_lengths, batches),
+                *self.data.padding(batches),
             )
         )
         validate_every = config.validate_every or per_epoch
@@ -188,7 +192,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.model.load_state_dict(weights)
         per_token = float(np.median(times[1:] or times))
-        return per_token * sum(self.data.target_lengths) / len(batches) * self.config.accumulate * 1.15
+        return per_token * self.data.tokens / len(batches) * self.config.accumulate * 1.15
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
         return self.data.batches(self.config.batch_tokens, seed=self.config.seed, epoch=epoch)
@@ -197,6 +201,8 @@ class Trainer:
         progress, config = self.progress, self.config
         progress.update += 1
         torch.manual_seed(config.seed * 1_000_003 + progress.update)
+        if progress.position == 0:  # a new epoch reads its streams from their start
+            self.carried = None
         group = batches[progress.position : progress.position + config.accumulate]
         progress.position += len(group)
         loaded = [self.data.batch(rows) for rows in group]
@@ -206,10 +212,12 @@ class Trainer:
         for batch in loaded:
             batch = batch.to(self.device)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=config.autocast):
-                step = self.model.teach(self._hide_rare(batch))
+                step = self.model.teach(self._hide_rare(batch), self.carried)
                 loss = summed_loss(step, batch, config.label_smoothing) / tokens
             loss.backward()
             total += loss.item()
+            if self.data.carries:
+                self.carried = step.state.detach()
         limit = config.optim.clip or float("inf")
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, limit))
         rate = learning_rate(config.optim, progress.update, last_update, progress.reductions)
@@ -218,6 +226,7 @@ class Trainer:
         if np.isfinite(norm) and np.isfinite(total):
             self.optimizer.step()
         else:
+            self.carried = None  # it may not be finite either
             progress.skipped += 1
             if progress.skipped > 20:
                 raise UserError(
@@ -269,7 +278,7 @@ class Trainer:
 
     def _save(self) -> None:
         self.progress.metrics_bytes = self.metrics.stat().st_size if self.metrics.exists() else 0
-        save_checkpoint(self.checkpoint, self.model, self.optimizer, self.progress)
+        save_checkpoint(self.checkpoint, self.model, self.optimizer, self.progress, self.carried)
         needed = set(self.snapshot_paths())
         for path in self.folder.glob("snapshots/*.safetensors"):
             if path not in needed:
