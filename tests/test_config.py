@@ -118,6 +118,14 @@ def test_a_wrong_value_is_named_with_its_path(override: str, path: str, shown: s
         (["target.tokenizer.kind=characters", "target.tokenizer.size=100"], "size"),
         (["encoder.width=3", "sources.other.encoder.width=3"], "sources.other"),
         (["encoder.width=3", "sources=3"], "sources"),
+        (["data.running=true"], "lm-rnn"),
+        (["preset=lm-rnn", "data.source=1"], "data.source"),
+        (["preset=lm-rnn", "data.running=true", "data.source=1"], "data.running"),
+        (["preset=lm-rnn", "data.format=parallel"], "data.format"),
+        (["preset=lm-rnn", "metric=bleu"], "perplexity"),
+        (["preset=lm-rnn", "share_vocabulary=true"], "share_vocabulary"),
+        (["decoder={kind='concat', network={kind='conv'}}"], "decoder.network"),
+        (["decoder={kind='concat', network={kind='concat'}}"], "decoder.network"),
     ],
 )
 def test_settings_that_contradict_each_other_are_named(overrides: list[str], named: str) -> None:
@@ -134,7 +142,7 @@ def test_settings_that_contradict_each_other_are_named(overrides: list[str], nam
         ({"share_vocabulary": True, "share_embeddings": True, "source": {"embedding": 8}}, "decoder.embedding"),
         ({"sources": {"picture": {}}}, "picture"),
         ({"sources": {"word": {}}, "data": {"source": {"word": 1}}}, "word"),
-        ({"sources": {}, "data": {"format": "text"}}, "none"),
+        ({"data": {"format": "text"}}, "lm-rnn"),
     ],
 )
 def test_what_only_the_whole_model_shows_is_named_too(

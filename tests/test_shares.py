@@ -110,7 +110,7 @@ def test_batches_are_dealt_out_where_there_are_threads(
     for threads in (1, 2):
         trainer = make_trainer(pairs, tmp_path, settings_of(tiny_settings, "after", threads=threads))
         rows: list[int] = []
-        monkeypatch.setattr(trainer, "_learn", lambda model, part, tokens, rows=rows: rows.append(len(part.inputs)))
+        monkeypatch.setattr(trainer, "_learn", lambda model, part, *_, rows=rows: rows.append(len(part.inputs)))
         batch = largest(trainer)
         trainer._gradients(batch, batch.tokens, seed=1)
         assert len(rows) == threads and sum(rows) == len(batch.inputs)

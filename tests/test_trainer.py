@@ -442,7 +442,7 @@ def test_the_loss_in_chunks_is_the_plain_loss(
         given = features.clone().requires_grad_()
         readout.zero_grad()
         if chunked:
-            step: Any = SimpleNamespace(features=given, readout=readout)
+            step: Any = SimpleNamespace(reading=None, features=given, readout=readout)
             loss, gold = loss_and_gold(step, batch, smoothing)
             wanted = readout(given)[mask].log_softmax(-1).gather(1, targets[mask][:, None])[:, 0]
             assert torch.allclose(gold, wanted, atol=1e-9) and not gold.requires_grad
@@ -463,7 +463,7 @@ def test_padding_is_neither_counted_nor_learnt_from() -> None:
     features = torch.randn(3, 5, 4, requires_grad=True)
     mask = torch.arange(5) < torch.tensor([5, 2, 1])[:, None]
     batch: Any = SimpleNamespace(mask=mask, targets=torch.zeros(3, 5, dtype=torch.long))
-    step: Any = SimpleNamespace(features=features, readout=nn.Linear(4, 6))
+    step: Any = SimpleNamespace(reading=None, features=features, readout=nn.Linear(4, 6))
     loss = summed_loss(step, batch, 0.1)
     loss.backward()
     assert features.grad is not None

@@ -54,3 +54,37 @@ def choose(shape: Shape) -> dict[str, Any]:
             "optim": {"learning_rate": 1e-3, "schedule": "cosine", "warmup": 100},
         },
     }
+
+
+def choose_language_model(shape: Shape, chunk: int | None) -> dict[str, Any]:
+    """As ``choose``, without a source. ``chunk``: tokens of a stream in a batch, for running text.
+
+    The dev loss itself is the score, and it turns where a small model begins to know its text by heart: so labels are
+    not smoothed, patience is short, and the weights are those of the best validation, not a mean with worse ones.
+    """
+    tokens = shape.target_tokens
+    width, embedding, dropout = (256, 128, 0.3) if tokens < 400_000 else (512, 256, 0.3)
+    epochs = 60 if tokens < 5_000 else 30 if tokens < 60_000 else 20 if tokens < 400_000 else 12
+    batch = 64 * max(8, min(32, round(4 * (tokens / 30_000) ** 0.5)))
+    batch = max(batch, shape.longest) if chunk is None else max(batch, 8 * chunk)  # eight streams at least
+    per_epoch = max(1, tokens // batch)
+    return {
+        "decoder": {
+            "kind": "rnn",
+            "cell": "lstm",
+            "width": width,
+            "layers": 1,
+            "embedding": embedding,
+            "dropout": dropout,
+        },
+        "training": {
+            "batch_tokens": batch,
+            "max_epochs": epochs,
+            "validate_every": max(20, per_epoch * epochs // 20),
+            "patience": 5,
+            "average": 1,
+            "label_smoothing": 0.0,
+            "optim": {"learning_rate": 2e-3, "schedule": "cosine", "warmup": 100},
+        },
+        "search": {"beam": 1},  # what people ask of it is to go on with a text; the likeliest of all goes on dully
+    }

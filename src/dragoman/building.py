@@ -17,6 +17,7 @@ from dragoman.recipe import Recipe
 
 def build_model(recipe: Recipe, modalities: Mapping[str, Modality], target: Tokenizer) -> Model:
     """A model with fresh weights, the same for the same seed."""
+    _check_pairing(recipe)
     torch.manual_seed(recipe.training.seed)
     frontends, encoders = {}, {}
     for name, modality in modalities.items():
@@ -40,3 +41,22 @@ def build_model(recipe: Recipe, modalities: Mapping[str, Modality], target: Toke
                     )
                 frontend.embedding.weight = decoder.embedding.weight
     return Model(frontends, encoders, decoder)
+
+
+def _check_pairing(recipe: Recipe) -> None:
+    """What a decoder that reads the source itself needs of the other side."""
+    kind = kind_of(recipe.decoder)
+    if not part("decoder", kind).reads_source:
+        return
+    for source in recipe.sources.values():
+        if kind_of(source.encoder) != "identity":
+            raise ConfigError(
+                f"decoder.kind = {kind!r} is one network that reads the source itself: it needs encoder.kind = "
+                f"'identity', not {kind_of(source.encoder)!r}"
+            )
+        is_text = kind_of(source.modality) == "text"
+        if getattr(recipe.decoder, "source_loss", 0.0) and not (is_text and recipe.share_vocabulary):
+            raise ConfigError(
+                "decoder.source_loss predicts the source's tokens too: it needs text on both sides and "
+                "share_vocabulary = true"
+            )

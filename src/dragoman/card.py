@@ -16,11 +16,12 @@ def write(system: System, data: dict[str, Any], side: str, report: Report, stopp
     import torch
 
     recipe, rows = system.recipe, data["rows"]
+    what, side_of = ("language", "") if recipe.is_language_model else ("sequence-to-sequence", "target ")
     dropped = {name: file["rows"] - file["used"] for name, file in data["files"].items()}
     lines = [
         f"# {system.folder.name if system.folder else 'run'}",
         "",
-        f"A sequence-to-sequence model made with Dragoman {__version__}. Use it with "
+        f"A {what} model made with Dragoman {__version__}. Use it with "
         f'`dragoman predict {system.folder}` or `dragoman.load("{system.folder}")`.',
         "",
         "## Model",
@@ -29,7 +30,7 @@ def write(system: System, data: dict[str, Any], side: str, report: Report, stopp
         *(f"- {name}: {kind_of(source.encoder)} encoder" for name, source in recipe.sources.items()),
         f"- decoder: {kind_of(recipe.decoder)}",
         f"- parameters: {system.model.parameters_count:,}",
-        f"- target tokens: {system.target.kind}, {system.target.size:,} of them",
+        f"- {side_of}tokens: {system.target.kind}, {system.target.size:,} of them",
         "",
         "## Data",
         "",

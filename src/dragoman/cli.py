@@ -23,7 +23,9 @@ Run = Annotated[Path, typer.Argument(help="folder of a trained run", show_defaul
 Files = Annotated[
     list[str],
     typer.Argument(
-        help="a TSV or JSONL file (also .gz, or - for standard input), or two parallel text files", show_default=False
+        help="a TSV or JSONL file (also .gz, or - for standard input), or two parallel text files; for a language "
+        "model one text file",
+        show_default=False,
     ),
 ]
 Settings = Annotated[
@@ -74,6 +76,7 @@ def check(
     test: Annotated[str | None, typer.Option(help="a test file, to look for overlap with")] = None,
     source: SourceColumn = None,
     target: TargetColumn = None,
+    preset: Annotated[str | None, typer.Option(help="read as for this preset, e.g. lm-rnn for plain text")] = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
@@ -82,6 +85,11 @@ def check(
     from dragoman.data.reading import read
 
     config = data_config(source, target, settings)
+    if preset is not None:
+        from dragoman.recipe import gather, make_recipe
+
+        asked = config.model_dump(exclude_unset=True)
+        config = make_recipe(gather(preset, overrides={"data": asked})).reading
     corpus = read(files, config)
     found: dict[str, Any] = {}
     others = {name: read(path, config) for name, path in (("dev", dev), ("test", test)) if path}
@@ -186,7 +194,11 @@ def predict(
     ] = False,
     device: Device = "auto",
 ) -> None:
-    """One line out for each line in, in order. With --n-best: the outputs of an input separated by tabs."""
+    """One line out for each line in, in order. With --n-best: the outputs of an input separated by tabs.
+
+    A language model reads prompts: each output is the prompt with its continuation, and an empty line is the start of a
+    text.
+    """
     from dragoman.errors import UserError
 
     if maps and not as_json:
@@ -253,11 +265,17 @@ def score(
     ensemble: Ensemble = None,
     device: Device = "auto",
 ) -> None:
-    """Log-probability and perplexity of given targets: one line a row, and a summary on standard error."""
+    """Log-probability and perplexity of given targets (or texts): one line a row, and a summary on standard error."""
+    from dragoman.metrics import words
+
     system = _load(run, device, ensemble)
     corpus = read_like(system, files, source, target)
     examples = corpus.examples
-    scored = system.score([dict(one.sources) for one in examples], [one.target for one in examples], batch=batch)
+    texts = [one.target for one in examples]
+    if system.is_language_model:
+        scored = system.score(texts, batch=batch)
+    else:
+        scored = system.score([dict(one.sources) for one in examples], texts, batch=batch)
     for example, one in zip(examples, scored, strict=True):
         if as_json:
             plain = {"line": example.line, "log_prob": one.log_prob, "perplexity": one.perplexity}
@@ -267,11 +285,18 @@ def score(
     total, tokens = sum(one.log_prob for one in scored), sum(len(one.tokens) for one in scored)
     import math
 
-    typer.echo(
+    def perplexity(units: int) -> float:
+        return math.exp(min(700, -total / max(units, 1)))
+
+    summary = (
         f"{corpus.audit.summary()}; log-probability {total:.2f} over {tokens:,} tokens, "
-        f"perplexity {math.exp(min(700, -total / max(tokens, 1))):.3f}",
-        err=True,
+        f"perplexity {perplexity(tokens):.3f}"
     )
+    if system.is_language_model:  # as `evaluate` counts: a line's end is a word and a character
+        by_word = perplexity(sum(len(words(text)) + 1 for text in texts))
+        by_character = perplexity(sum(len(text) + 1 for text in texts))
+        summary += f" per token, {by_word:.3f} per word, {by_character:.3f} per character"
+    typer.echo(summary, err=True)
 
 
 @app.command()

@@ -36,8 +36,11 @@ def data_config(source: str | None, target: str | None, settings: list[str] | No
 def read_like(system: Any, files: list[str], source: str | None, target: str | None) -> Any:
     """Read a file as the run's training file was read, unless columns are said."""
     from dragoman.data.reading import read
+    from dragoman.errors import UserError
 
-    config = system.recipe.data
+    config = system.recipe.reading
+    if source is not None and system.is_language_model:
+        raise UserError("--source: this run is a language model and reads no source")
     columns = {"source": column(source), "target": column(target)}
     return read(files, config.model_copy(update={key: value for key, value in columns.items() if value is not None}))
 

@@ -100,8 +100,15 @@ class FusedSystem(_Combination):
     def __repr__(self) -> str:
         return f"FusedSystem({self.system!r}, {self.language_model!r}, {self.weight:g})"
 
-    def score(self, sources: Sequence[Raw], targets: Sequence[str], *, batch: int = 64) -> list[Scored]:
-        return self.system.score(sources, targets, batch=batch)
+    def score(
+        self,
+        sources: Sequence[Raw],
+        targets: Sequence[str] | None = None,
+        *,
+        batch: int = 64,
+        running: bool | None = None,
+    ) -> list[Scored]:
+        return self.system.score(sources, targets, batch=batch, running=running)
 
     def _tensors(self, raw: Mapping[str, str]) -> dict[str, Tensor]:
         return self.system._tensors(raw)

@@ -94,9 +94,14 @@ class Decoder(Part):
     forced prefix the call with some. Laws: chunking (any split of the tokens gives the same result); causality;
     reorder (permuting rows permutes results); select; padding of the memory is invisible; ``log_probs`` is
     normalised; pure (the state given is unchanged); asking for attention changes no output; batch of one equals a
-    row of many; works without memory where ``needs_memory`` is False; gradient reaches every parameter. Self-attention
-    that is told is what ``forward`` uses: distributions, 0 on what comes later.
+    row of many; works without memory, as a language model; gradient reaches every parameter; where ``endless``, the
+    state of a language model does not grow; where ``can_read``, vectors read are tokens read. Self-attention that is
+    told is what ``forward`` uses: distributions, 0 on what comes later.
     """
+
+    endless: ClassVar[bool] = False  # a language model's state stays as large, however many tokens it has read
+    can_read: ClassVar[bool] = False  # has ``read``: can be the one network over source and target
+    reads_source: ClassVar[bool] = False  # reads the source's own vectors: no encoder may come between
 
     vocabulary: int  # V
     maps: int  # A of Step.attention
@@ -112,6 +117,13 @@ class Decoder(Part):
     def self_attention(self, tokens: Tensor, state: State) -> Tensor | None:
         """Where each token looks back, (N, L, H, T, tokens so far), of a decoder whose layers have heads."""
         return None
+
+    def read(self, vectors: Padded, state: State) -> tuple[Tensor, State]:
+        """Advance a language model by given vectors (N, S, E) in place of tokens, rows of different length.
+
+        Returns the features (N, S, D) after each vector, and the state after the last real vector of each row.
+        """
+        raise NotImplementedError(f"{type(self).__name__} reads tokens only")
 
 
 class Frontend(nn.Module):

@@ -111,7 +111,7 @@ class Live:
             )
         elif isinstance(event, Validated):
             if event.best:
-                self.best = f" · best {event.metric} {event.score:.2f}"
+                self.best = f" · best {event.metric} {_measured(event):.2f}"
             self.progress.console.print(_line(event, self.last), highlight=False)
         elif isinstance(event, Stopped):
             self.close()
@@ -129,8 +129,13 @@ def _line(event: Validated, last: Stepped | None) -> str:
     mark = "  best so far" if event.best else ""
     return (
         f"update {event.update:>6,}  {duration(event.seconds):>8}{train}  dev loss {event.loss:.3f}  "
-        f"{event.metric} {event.score:.2f}{speed}{mark}"
+        f"{event.metric} {_measured(event):.2f}{speed}{mark}"
     )
+
+
+def _measured(event: Validated) -> float:
+    """What the metric is; the score that validations are ranked by is its negative where lower is better."""
+    return abs(event.score)
 
 
 def _end(event: Stopped) -> str:

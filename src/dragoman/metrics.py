@@ -45,6 +45,9 @@ METRICS: dict[str, Metric] = {
         Metric("bleu", "BLEU", "higher", unit=""),
         Metric("chrf", "chrF2", "higher", unit=""),
         Metric("perplexity", "perplexity per token", "lower", unit=""),
+        Metric("word_perplexity", "perplexity per word", "lower", unit=""),
+        Metric("character_perplexity", "perplexity per character", "lower", unit=""),
+        Metric("bits_per_character", "bits per character", "lower", unit="bit"),
     )
 }
 
@@ -171,6 +174,13 @@ def _perplexity(log_probs: Sequence[float], tokens: Sequence[int]) -> Counts:
         return np.asarray(np.exp(np.minimum(-sums[:, 0] / np.maximum(sums[:, 1], 1), 700.0)))  # e^700: still a float
 
     return Counts(np.column_stack([np.asarray(log_probs, float), np.asarray(tokens, float)]), score)
+
+
+def _bits(log_probs: Sequence[float], units: Sequence[int]) -> Counts:
+    def score(sums: np.ndarray) -> np.ndarray:
+        return np.asarray(-sums[:, 0] / np.maximum(sums[:, 1], 1) / np.log(2))
+
+    return Counts(np.column_stack([np.asarray(log_probs, float), np.asarray(units, float)]), score)
 
 
 def _reference_count(references: Sequence[Sequence[str]]) -> int:
@@ -397,6 +407,50 @@ def evaluate(
     return Report(len(hypotheses), total, headline, {headline: scores[headline], **scores}, lengths, length_unit)
 
 
+def evaluate_text(
+    texts: Sequence[str],
+    log_probs: Sequence[float],
+    tokens: Sequence[int],
+    *,
+    token_kind: str = "",
+    unknown: int = 0,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Report:
+    """Measure a language model on lines of text, from the log-probability and the number of tokens of each line.
+
+    Perplexity per token depends on how the text is cut; per word and per character it does not, so that models with
+    other tokens compare. A word is what stands between spaces. The end of a line is predicted too, and counts as one
+    token, one word and one character. ``unknown`` tokens are predicted as such, which is easier than spelling them.
+    """
+    if not texts:
+        raise UserError("there is nothing to measure: no text was given")
+    if not len(texts) == len(log_probs) == len(tokens):
+        raise UserError(f"give one log-probability and one number of tokens for each of the {len(texts)} lines")
+    in_words = [len(words(text)) + 1 for text in texts]
+    in_characters = [len(text) + 1 for text in texts]
+    tables = {
+        "perplexity": _perplexity(log_probs, tokens),
+        "word_perplexity": _perplexity(log_probs, in_words),
+        "character_perplexity": _perplexity(log_probs, in_characters),
+        "bits_per_character": _bits(log_probs, in_characters),
+    }
+    signatures = {
+        "perplexity": f"{sum(tokens):,} {token_kind or 'tokens'}, line ends counted",
+        "word_perplexity": f"{sum(in_words):,} words between spaces, line ends counted",
+        "character_perplexity": f"{sum(in_characters):,} characters, line ends counted",
+    }
+    if unknown:
+        signatures["perplexity"] += f"; {unknown:,} of them unknown (<unk>), so that all these figures flatter"
+    scores = {}
+    for (name, table), samples in zip(tables.items(), _bootstrap([*tables.values()], resamples, seed), strict=True):
+        metric, value = METRICS[name], table.of()
+        low, high = _interval(samples, value)
+        signature = signatures.get(name, "")
+        scores[name] = Score(name, metric.label, value, low, high, metric.better, metric.unit, signature)
+    return Report(len(texts), len(texts), "perplexity", scores)
+
+
 class Choice(NamedTuple):
     """The metric a run is judged by, the others worth printing, and why."""
 
@@ -425,3 +479,8 @@ def choose(tokenizer: str, targets: Sequence[str]) -> Choice:
     return Choice(
         "bleu", everything, f"targets are sentences ({mean:.1f} words on average): more than one may be right"
     )
+
+
+def of_language_model() -> Choice:
+    others = ("word_perplexity", "character_perplexity", "bits_per_character")
+    return Choice("perplexity", others, "a language model is as good as its predictions of the text")

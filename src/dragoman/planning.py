@@ -17,7 +17,7 @@ from dragoman.data import tokenizers
 from dragoman.data.audit import Audit
 from dragoman.data.examples import SOURCE, Example, Overlap, overlap
 from dragoman.data.reading import Corpus, DataConfig, read
-from dragoman.data.split import split
+from dragoman.data.split import split, split_running
 from dragoman.errors import UserError
 from dragoman.modalities.text import Text
 from dragoman.parts import kind_of, part
@@ -70,14 +70,19 @@ def read_data(train: Paths, dev: Paths | None, test: Paths | None, config: DataC
             audits[name] = given[name].audit
     dev_share = 0.0 if "dev" in given else config.dev_share
     test_share = 0.0 if given else config.test_share  # a person who brings a dev file has a test file elsewhere
-    rows, dev_rows, test_rows = split(corpus.examples, dev_share, test_share, limit=config.held_out_limit)
+    divide = split_running if config.running else split
+    rows, dev_rows, test_rows = divide(corpus.examples, dev_share, test_share, limit=config.held_out_limit)
     sides = [name for name, share in (("dev", dev_share), ("test", test_share)) if share]
     sentence = ""
     if sides:
+        unit = "line" if config.is_plain else "source"
+        how = (
+            ": the end of the text, each in one piece"
+            if config.running
+            else f", chosen by a hash of the {unit}, so that no {unit} stands on two sides"
+        )
         sentence = (
-            f"{len(dev_rows):,} rows held out as dev"
-            + (f" and {len(test_rows):,} as test" if test_share else "")
-            + ", chosen by a hash of the source, so that no source stands on two sides"
+            f"{len(dev_rows):,} rows held out as dev" + (f" and {len(test_rows):,} as test" if test_share else "") + how
         )
     data = Data(
         rows,
@@ -116,9 +121,13 @@ def plan(
     """Read the data, fit the tokenisers, settle every setting, build the model."""
     asked = gather(preset, config, settings)
     first = make_recipe(asked)
-    data = read_data(train, dev, test, first.data)
+    data = read_data(train, dev, test, first.reading)
     names = list(data.train[0].sources)
-    if names != [SOURCE] or list(first.sources) != [SOURCE]:
+    if not names and not first.is_language_model:
+        raise ConfigError(
+            "the data has no source, but the config has one; for a language model use --preset lm-rnn or lm-transformer"
+        )
+    if not first.is_language_model and (names != [SOURCE] or list(first.sources) != [SOURCE]):
         raise ConfigError(
             f"training takes one source, called {SOURCE!r}, but the data has {', '.join(names) or 'none'} and the "
             f"config has {', '.join(first.sources) or 'none'}; name one column, for example --source 1"
@@ -127,7 +136,10 @@ def plan(
     origins = Origins(first.init, names)
     modalities, target = _fit(first, data, names, reasons, origins)
     shape = _shape(modalities, target, data)
-    chosen = auto.choose(shape)
+    if first.is_language_model:
+        chosen = auto.choose_language_model(shape, first.training.chunk if first.data.running else None)
+    else:
+        chosen = auto.choose(shape)
     if asked.get("preset", "auto") != "auto":
         chosen = {"training": chosen["training"]}  # the model is the preset's alone
     else:
@@ -137,8 +149,12 @@ def plan(
     for name, modality in modalities.items():
         if isinstance(modality, Text):
             modality.config = recipe.sources[name].modality  # type: ignore[assignment]
-    _drop_too_long(data, modalities, target, recipe.max_tokens)
-    metric = metrics.choose(target.kind, [example.target for example in data.dev])
+    if not recipe.data.running:
+        _drop_too_long(data, modalities, target, recipe.max_tokens)
+    if recipe.is_language_model:
+        metric = metrics.of_language_model()
+    else:
+        metric = metrics.choose(target.kind, [example.target for example in data.dev])
     if recipe.metric != "auto":
         metric = metrics.Choice(recipe.metric, metric.metrics, "as asked for")
     reasons += _describe(recipe, shape)
@@ -146,7 +162,7 @@ def plan(
     model = build_model(recipe, modalities, target)
     lengths = Lengths.of(
         [max((len(m.tensor(e.sources[n])) for n, m in modalities.items()), default=0) for e in data.train],
-        [len(target.encode(e.target)) + 1 for e in data.train],
+        [min(len(target.encode(e.target)), recipe.max_tokens) + 1 for e in data.train],  # running text has longer lines
     )
     system = System(recipe, modalities, target, model, lengths)
     transfers = origins.apply(system)
@@ -178,7 +194,11 @@ def _fit(
             modality = part("modality", kind_of(config)).fit(config, texts[name], name)
         reasons += modality.notes
         modalities[name] = modality
-    target = _tokenizer(origins.target_tokenizer(recipe.target.tokenizer, targets), targets, "target")
+    target = _tokenizer(
+        origins.target_tokenizer(recipe.target.tokenizer, targets),
+        targets,
+        "text" if recipe.is_language_model else "target",
+    )
     reasons += [*target.notes, *origins.notes]
     return modalities, target
 
@@ -216,21 +236,33 @@ def _shape(modalities: Mapping[str, Modality], target: tokenizers.Tokenizer, dat
 
 def _describe(recipe: Recipe, shape: auto.Shape) -> list[str]:
     """What will be trained, as it was settled, in sentences."""
-    model = " and ".join(f"{kind_of(source.encoder)} encoder" for source in recipe.sources.values())
+    decoder, network = kind_of(recipe.decoder), getattr(recipe.decoder, "network", None)
+    encoders = " and ".join(f"{kind_of(source.encoder)} encoder" for source in recipe.sources.values())
+    if network is not None:
+        model = f"one {kind_of(network)} network over source and target"
+    else:
+        model = f"{decoder} language model" if recipe.is_language_model else f"{encoders}, {decoder} decoder"
     if recipe.preset == "auto":
-        origin = f"chosen for {shape.target_tokens:,} target tokens"
+        of = "" if recipe.is_language_model else "target "
+        origin = f"chosen for {shape.target_tokens:,} {of}tokens"
     else:
         origin = f"preset {recipe.preset}, {recipe.reference}"
-    width = getattr(recipe.decoder, "width", None)
+    width = getattr(network or recipe.decoder, "width", None)
     size = f" of width {width}" if width else ""
     training = recipe.training
     rounds = f"{training.max_epochs} epochs" if training.max_epochs else f"{training.max_updates} updates"
     sampling = training.sampling.describe()
-    return [
-        f"model: {model}, {kind_of(recipe.decoder)} decoder{size} ({origin})",
+    reasons = [
+        f"model: {model}{size} ({origin})",
         f"training: at most {rounds}, batches of {training.batch_tokens:,} tokens",
         *([sampling] if sampling else []),
     ]
+    if recipe.data.running:
+        goes_on = "the state goes on from chunk to chunk"
+        if not part("decoder", decoder).endless:
+            goes_on = f"each starts afresh, because a {decoder} decoder's state would grow without end"
+        reasons.append(f"running text, in chunks of {training.chunk} tokens: {goes_on}")
+    return reasons
 
 
 def _drop_too_long(data: Data, modalities: Mapping[str, Modality], target: tokenizers.Tokenizer, most: int) -> None:

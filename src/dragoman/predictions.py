@@ -25,7 +25,7 @@ class Lengths(Section):
     @classmethod
     def of(cls, source: Sequence[int], target: Sequence[int]) -> Lengths:
         longest = max(target, default=1)
-        if not source or max(source) == 0:
+        if not source or max(source) == 0:  # a language model: so much behind the prompt
             return cls(ratio=0.0, extra=2 * longest, most=2 * longest)
         ratios = np.asarray(target) / np.maximum(np.asarray(source), 1)
         return cls(ratio=round(1.25 * float(np.quantile(ratios, 0.999)), 3), extra=10, most=2 * longest + 10)

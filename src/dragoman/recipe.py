@@ -1,7 +1,7 @@
 """A whole system in one config: data, sources, target, decoder, training, search. Presets are TOML files.
 
 With one source, ``[source]`` means its modality and ``[encoder]`` its encoder; several are written out as
-``[sources.NAME.modality]`` and ``[sources.NAME.encoder]``.
+``[sources.NAME.modality]`` and ``[sources.NAME.encoder]``. ``sources = {}`` is a language model: text alone.
 """
 
 from __future__ import annotations
@@ -60,10 +60,23 @@ class Recipe(Section):
     init: InitConfig = InitConfig()
     training: TrainingConfig = TrainingConfig()
     search: SearchConfig = SearchConfig()
-    metric: Literal["auto", "exact", "cer", "wer", "bleu", "chrf"] = "auto"
+    metric: Literal["auto", "exact", "cer", "wer", "bleu", "chrf", "perplexity"] = "auto"
+
+    @property
+    def is_language_model(self) -> bool:
+        return not self.sources
+
+    @property
+    def reading(self) -> DataConfig:
+        """How a file is read for this recipe: without a source where there is none."""
+        return self.data.model_copy(update={"source": []}) if self.is_language_model else self.data
 
     @model_validator(mode="after")
     def _combination(self) -> Recipe:
+        if self.is_language_model:
+            self._language_model()
+        elif self.data.running:
+            raise ValueError("data.running is for language models, which have no source: use --preset lm-rnn")
         if self.share_embeddings and not self.share_vocabulary:
             raise ValueError("share_embeddings needs share_vocabulary = true: one table of vectors for one vocabulary")
         for name, source in self.sources.items():
@@ -74,6 +87,23 @@ class Recipe(Section):
                     f"{name!r} is to be {kind!r}; set target.tokenizer.kind alone"
                 )
         return self
+
+    def _language_model(self) -> None:
+        if self.data.running and self.training.sampling.schedule != "none":
+            raise ValueError(
+                "training.sampling draws each text from its start, which running text has only once; use lines "
+                "(data.running = false), or schedule = 'none'"
+            )
+        if self.data.source:
+            raise ValueError("a language model (sources = {}) reads no source, but data.source names one")
+        if self.data.format == "parallel":
+            raise ValueError("a language model (sources = {}) reads one file, but data.format is 'parallel'")
+        if self.share_vocabulary:
+            raise ValueError("share_vocabulary means nothing for a language model (sources = {}), which has one side")
+        if self.metric not in ("auto", "perplexity"):
+            raise ValueError(
+                f"metric = {self.metric!r} compares outputs, but a language model is measured by perplexity"
+            )
 
     def dump(self) -> dict[str, Any]:
         """Everything, resolved, as plain JSON."""
@@ -116,7 +146,12 @@ def gather(
     given = spell_out(overrides if isinstance(overrides, Mapping) else parse_overrides(overrides))
     name = preset or given.get("preset") or file.get("preset") or "auto"
     settings = {} if name == "auto" else spell_out(read_preset(str(name)))
-    return merge(merge(settings, file), given) | {"preset": str(name)}
+    merged: dict[str, Any] = {}
+    for layer in (settings, file, given):
+        if layer.get("sources") == {}:  # no source at all: what was said of one below is void
+            merged.pop("sources", None)
+        merged = merge(merged, layer)
+    return merged | {"preset": str(name)}
 
 
 def spell_out(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,8 +35,9 @@ def claim(folder: Path, settled: Plan) -> None:
     if path.exists():
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-            old_recipe, old_data = make_recipe(found["recipe"]).dump(), found["data"]  # settings that came later
-        except (ValueError, KeyError, TypeError, ConfigError) as error:
+            # through the recipe: what an earlier version did not know yet has its default there
+            old_recipe, old_data = make_recipe(found["recipe"], str(path)).dump(), found["data"]
+        except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: damaged ({error}); --fresh sets the old run aside and starts anew") from None
         different = _differences(old_recipe, identity["recipe"])
         if old_data != identity["data"]:

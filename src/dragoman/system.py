@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from dragoman.contracts import Modality
 from dragoman.data import tokenizers
 from dragoman.data.batching import Encoded
 from dragoman.data.examples import SOURCE, Example, tidy
+from dragoman.data.running import RunningText
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, EOS, PAD, UNK
 from dragoman.errors import UserError
@@ -27,7 +29,7 @@ from dragoman.nn.model import Model
 from dragoman.parts import kind_of, part
 from dragoman.predictions import Lengths, Output, Prediction, Raw, Scored
 from dragoman.recipe import Recipe, make_recipe
-from dragoman.search import Decodes, Result, SearchConfig, force, search
+from dragoman.search import Decodes, Result, SearchConfig, force, force_running, search
 from dragoman.training.checkpoint import load_weights, named_weights, read_tensors
 from dragoman.training.trainer import pick_device
 from dragoman.types import Hypothesis, Padded
@@ -58,6 +60,11 @@ class System:
     def __repr__(self) -> str:
         return f"System({self.recipe.preset}, {self.model.parameters_count:,} parameters, {self.folder})"
 
+    @property
+    def is_language_model(self) -> bool:
+        """Has this run no source? Then its inputs are prompts, and texts alone can be scored."""
+        return self.recipe.is_language_model
+
     # ---- from strings to strings
 
     def predict(
@@ -65,8 +72,9 @@ class System:
     ) -> list[Prediction]:
         """One prediction an input, in order. ``settings`` change the run's search: beam, n_best, normalize, sample, …
 
-        An empty input has an empty output, without asking the model. With ``maps=True`` predictions tell the
-        self-attention of both sides too.
+        An empty input has an empty output, without asking the model. A language model's inputs are prompts: each output
+        is the prompt and what follows it, and an empty prompt is the start of a text. With ``maps=True`` predictions
+        tell the self-attention of both sides too.
         """
         return list(self.stream(sources, batch=batch, attention=attention, trace=trace, **settings))
 
@@ -92,9 +100,15 @@ class System:
             raise UserError(f"a forced prefix is needed for each input: got {len(prefix)} for {len(sources)} inputs")
         config = self.search_config(**settings)
         raws = [self._tidied(source) for source in sources]
+        if self.is_language_model:
+            if prefix is not None:
+                raise UserError("a language model's inputs are what its outputs begin with: put the prefix there")
+            prefix = [raw[SOURCE] for raw in raws]
         tensors = [self._tensors(raw) for raw in raws]
         live = [row for row, raw in enumerate(raws) if not self.modalities or any(raw.values())]
         order = sorted(live, key=lambda row: max((len(tensor) for tensor in tensors[row].values()), default=0))
+        if self.is_language_model and prefix is not None:
+            order = sorted(live, key=lambda row: len(prefix[row]))
         found: dict[int, Prediction] = {row: self._empty(sources[row]) for row in set(range(len(sources))) - set(live)}
         self.model.eval()
         given = 0
@@ -114,24 +128,26 @@ class System:
             yield found.pop(given)
             given += 1
 
-    def score(self, sources: Sequence[Raw], targets: Sequence[str], *, batch: int = 64) -> list[Scored]:
-        """Log-probability of given targets, end symbol included."""
+    def score(
+        self,
+        sources: Sequence[Raw],
+        targets: Sequence[str] | None = None,
+        *,
+        batch: int = 64,
+        running: bool | None = None,
+    ) -> list[Scored]:
+        """Log-probability of given targets, end symbol included. For a language model: of given texts, and no targets.
+
+        ``running``: are the texts the lines of one text, each read behind those before it? None: as in training.
+        """
+        if self.is_language_model:
+            return self._score_texts(sources, targets, batch, self.recipe.data.running if running is None else running)
+        if targets is None:
+            raise UserError("scoring needs targets: system.score(sources, targets); only a language model scores texts")
         if len(sources) != len(targets):
             raise UserError(f"scoring needs one target a source: got {len(targets)} for {len(sources)}")
         tensors = [self._tensors(self._tidied(source)) for source in sources]
-        gold = [[*self.target.encode(tidy(target)), EOS] for target in targets]
-        order = sorted(range(len(gold)), key=lambda row: len(gold[row]))
-        found: list[Scored] = [Scored(0.0, (), ())] * len(gold)
-        self.model.eval()
-        for begin in range(0, len(order), batch):
-            rows = order[begin : begin + batch]
-            with torch.inference_mode():
-                memory = self._encode([tensors[row] for row in rows])
-                scored = force(self.searched, memory, len(rows), [gold[row] for row in rows], bos=BOS, eos=EOS)
-            for row, hypothesis in zip(rows, scored, strict=True):
-                pieces = tuple(self.target.pieces(hypothesis.tokens))
-                found[row] = Scored(hypothesis.log_prob, pieces, hypothesis.log_probs)
-        return found
+        return self._force(tensors, [[*self.target.encode(tidy(target)), EOS] for target in targets], batch)
 
     def search_config(self, **settings: Any) -> SearchConfig:
         """The run's own search settings with some of them changed; what the model never learnt to say is forbidden."""
@@ -157,6 +173,19 @@ class System:
         targets = [torch.tensor([*self.target.encode(example.target), EOS]) for example in examples]
         collate = {name: modality.collate for name, modality in self.modalities.items()}
         return Encoded(sources, targets, collate, bos=BOS, pad=PAD)
+
+    def training_data(self, examples: Sequence[Example]) -> Encoded | RunningText:
+        """What the trainer reads: rows, or one running text."""
+        if not self.recipe.data.running:
+            return self.encoded(examples)
+        return RunningText(
+            [[*self.target.encode(example.target), EOS] for example in examples],
+            chunk=self.recipe.training.chunk,
+            carries=self.model.decoder.endless,
+            bos=BOS,
+            eos=EOS,
+            pad=PAD,
+        )
 
     # ---- folder
 
@@ -219,10 +248,43 @@ class System:
     # ---- inside
 
     def _tidied(self, source: Raw) -> dict[str, str]:
+        if self.is_language_model and not isinstance(source, str):
+            raise UserError(f"this run is a language model: give it texts, not {type(source).__name__}")
         named = {SOURCE: source} if isinstance(source, str) else dict(source)
         if self.modalities and named.keys() != self.modalities.keys():
             raise UserError(f"this run reads {sorted(self.modalities)}, but got {sorted(named)}")
         return {name: tidy(raw) for name, raw in named.items()}
+
+    def _score_texts(
+        self, texts: Sequence[Raw], targets: Sequence[str] | None, batch: int, running: bool
+    ) -> list[Scored]:
+        if isinstance(texts, str) or targets is not None:
+            raise UserError("a language model scores a list of texts, and nothing else: system.score(texts)")
+        gold = [[*self.target.encode(self._tidied(text)[SOURCE]), EOS] for text in texts]
+        if not running or not gold:
+            return self._force([{} for _ in gold], gold, batch)
+        self.model.eval()
+        chunk, carries = self.recipe.training.chunk, self.model.decoder.endless
+        found = iter(force_running(self.searched, gold, bos=BOS, eos=EOS, chunk=chunk, carries=carries, batch=batch))
+        return [self._scored(tokens, tuple(islice(found, len(tokens)))) for tokens in gold]
+
+    def _force(
+        self, tensors: Sequence[Mapping[str, Tensor]], gold: Sequence[Sequence[int]], batch: int
+    ) -> list[Scored]:
+        order = sorted(range(len(gold)), key=lambda row: len(gold[row]))
+        found: dict[int, Scored] = {}
+        self.model.eval()
+        for begin in range(0, len(order), batch):
+            rows = order[begin : begin + batch]
+            with torch.inference_mode():
+                memory = self._encode([tensors[row] for row in rows])
+                scored = force(self.searched, memory, len(rows), [gold[row] for row in rows], bos=BOS, eos=EOS)
+            for row, hypothesis in zip(rows, scored, strict=True):
+                found[row] = self._scored(hypothesis.tokens, hypothesis.log_probs)
+        return [found[row] for row in range(len(gold))]
+
+    def _scored(self, tokens: Sequence[int], log_probs: tuple[float, ...]) -> Scored:
+        return Scored(float(sum(log_probs)), tuple(self.target.pieces(tokens)), log_probs)
 
     def _tensors(self, raw: Mapping[str, str]) -> dict[str, Tensor]:
         return {name: modality.tensor(raw[name]) for name, modality in self.modalities.items()}
@@ -248,6 +310,9 @@ class System:
         prefix: Sequence[Sequence[int]] | None,
         attention: bool,
     ) -> list[Result]:
+        limits = [self._limit(row) for row in tensors]
+        if self.is_language_model and prefix is not None:  # so much more than the prompt
+            limits = [limit + len(prompt) for limit, prompt in zip(limits, prefix, strict=True)]
         with torch.inference_mode():
             return search(
                 self.searched,
@@ -256,7 +321,7 @@ class System:
                 config,
                 bos=BOS,
                 eos=EOS,
-                limits=[self._limit(row) for row in tensors],
+                limits=limits,
                 prefix=prefix,
                 keys=keys,
                 need_attention=attention and bool(self.model.decoder.maps),
@@ -265,8 +330,9 @@ class System:
     def _prediction(
         self, source: Raw, raw: Mapping[str, str], tensors: Mapping[str, Tensor], result: Result, trace: bool
     ) -> Prediction:
+        prompt = raw[SOURCE] if self.is_language_model else None
         labels = [label for name, modality in self.modalities.items() for label in modality.labels(raw[name])]
-        outputs = tuple(self._output(hypothesis, len(labels)) for hypothesis in result.hypotheses)
+        outputs = tuple(self._output(hypothesis, len(labels), prompt) for hypothesis in result.hypotheses)
         return Prediction(source, outputs, tuple(labels), result.trace if trace else None)
 
     def _with_maps(self, prediction: Prediction, tensors: Mapping[str, Tensor], result: Result) -> Prediction:
@@ -282,10 +348,13 @@ class System:
             own = _of_one(self.model.self_attention(padded))
         return replace(prediction, outputs=tuple(outputs), self_attention=own)
 
-    def _output(self, hypothesis: Hypothesis, positions: int) -> Output:
+    def _output(self, hypothesis: Hypothesis, positions: int, prompt: str | None = None) -> Output:
         attention = hypothesis.attention
+        text = self.target.decode(hypothesis.tokens)
+        if prompt:  # as it was written, also where the model read <unk>
+            text = prompt + text[len(self.target.decode(self.target.encode(prompt))) :]
         return Output(
-            self.target.decode(hypothesis.tokens),
+            text,
             hypothesis.score,
             hypothesis.log_prob,
             tuple(self.target.pieces(hypothesis.tokens)),

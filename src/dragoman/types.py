@@ -93,11 +93,15 @@ class State:
         """Row i of the result carries what row ``rows[i]`` carried. Rows must stay with their source."""
         return replace(self, carry=map_tree(lambda x: x.index_select(0, rows), self.carry))
 
+    def detach(self) -> State:
+        """The same numbers, through which no gradient flows back: where backpropagation through time is cut."""
+        return replace(self, carry=map_tree(lambda x: x.detach(), self.carry))
+
     def select(self, sources: Tensor) -> State:
         """Keep (or repeat) whole sources with all their rows, in the order given."""
 
         def pick(x: Tensor) -> Tensor:
-            grouped = x.view(self.sources, -1, *x.shape[1:])  # (B, k, ...)
+            grouped = x.view(self.sources, len(x) // self.sources, *x.shape[1:])  # (B, k, ...); x may have no elements
             return grouped.index_select(0, sources).flatten(0, 1)
 
         fixed = map_tree(lambda x: x.index_select(0, sources), self.fixed)
@@ -113,6 +117,14 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """What a decoder predicted while it read the source, where the loss counts that too."""
+
+    features: Tensor  # (B, S, D) after each source position; the readout is the step's
+    weight: float  # of a source token in the loss; a target token has 1
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """What a decoder returns for the tokens it was given: one prediction after each of them.
 
@@ -125,6 +137,7 @@ class Step:
     state: State
     attention: Tensor | None = None  # (N, T, A, S) when asked for
     choices: Choices | None = None  # of hard attention in training mode
+    reading: Reading | None = None  # in training, of a decoder whose loss counts the source
 
     @property
     def logits(self) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,10 @@ def train(
     on_event: Callable[[Event], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> System:
-    """Train on paired files and return the system; the same call again goes on where it stopped.
+    """Train on paired files (or plain text, with a preset for it) and return the system.
 
-    ``settings`` is a mapping, or strings as for ``--set``. Everything is saved in ``out`` (default: runs/NAME).
+    The same call again goes on where it stopped. ``settings`` is a mapping, or strings as for ``--set``. Everything is
+    saved in ``out`` (default: runs/NAME).
     """
     folder = Path(out) if out is not None else default_folder(train)
     settled = plan(train, dev, test, preset=preset, config=None if config is None else Path(config), settings=settings)
@@ -51,7 +53,7 @@ def train(
     claim(folder, settled)
     trainer = Trainer(
         system.model,
-        system.encoded(settled.data.train),
+        system.training_data(settled.data.train),
         system.recipe.training,
         folder,
         _validator(settled),
@@ -99,7 +101,12 @@ def evaluate(
     batch: int = 64,
     **search: Any,
 ) -> metrics.Report:
-    """Decode every distinct source once, and measure against all the targets that stand with it."""
+    """Decode every distinct source once, and measure against all the targets that stand with it.
+
+    A language model is measured by its predictions of the lines themselves, so there is nothing to search for.
+    """
+    if system.is_language_model:
+        return _evaluate_text(system, [example.target for example in examples], batch)
     groups = references(examples)
     sources = [dict(source) for source, _ in groups]
     chosen = metrics.choose(system.target.kind, [targets[0] for _, targets in groups])
@@ -118,7 +125,20 @@ def evaluate(
     )
 
 
+def _evaluate_text(system: System, texts: Sequence[str], batch: int) -> metrics.Report:
+    scored = system.score(texts, batch=batch)
+    return metrics.evaluate_text(
+        texts,
+        [one.log_prob for one in scored],
+        [len(one.tokens) for one in scored],
+        token_kind=system.target.kind,
+        unknown=sum(map(system.target.unknown, texts)),
+    )
+
+
 def _validator(settled: Plan) -> Callable[[Model], Scores]:
+    if settled.system.is_language_model:
+        return _text_validator(settled.system, [example.target for example in settled.data.dev])
     system, name = settled.system, settled.metric.headline
     groups = references(settled.data.dev)[:DEV_ROWS]
     sources, targets = [dict(source) for source, _ in groups], [options for _, options in groups]
@@ -132,8 +152,23 @@ def _validator(settled: Plan) -> Callable[[Model], Scores]:
             batch = encoded.batch(rows).to(system.device)
             total += float(summed_loss(model.teach(batch), batch))
             tokens += batch.tokens
-        outputs = texts_of(system.predict(sources, beam=1, n_best=1, attention=False, trace=False))
-        value = metrics.score(name, outputs, targets)
+        if name == "perplexity":
+            value = math.exp(min(700.0, total / tokens))
+        else:
+            outputs = texts_of(system.predict(sources, beam=1, n_best=1, attention=False, trace=False))
+            value = metrics.score(name, outputs, targets)
         return Scores(total / tokens, value if higher else -value, metrics.METRICS[name].label, {name: value})
+
+    return validate
+
+
+def _text_validator(system: System, texts: Sequence[str]) -> Callable[[Model], Scores]:
+    label = metrics.METRICS["perplexity"].label
+
+    def validate(model: Model) -> Scores:
+        scored = system.score(texts)
+        loss = -sum(one.log_prob for one in scored) / sum(len(one.tokens) for one in scored)
+        value = math.exp(min(700.0, loss))
+        return Scores(loss, -value, label, {"perplexity": value})
 
     return validate

@@ -115,21 +115,31 @@ class Victim:
 def victim(
     tmp_path_factory: pytest.TempPathFactory, pairs_file: Callable[..., Path], tiny_settings: dict[str, Any],
     as_flags: Callable[[dict[str, Any]], list[str]], environment: dict[str, str],
-) -> Callable[[str], Victim]:  # fmt: skip
+) -> Callable[..., Victim]:  # fmt: skip
     place = tmp_path_factory.mktemp("kill")
     pairs = pairs_file(place / "pairs.tsv", 120)
     settings = {**tiny_settings, "training": {**tiny_settings["training"], **TRAINING}}
 
-    def make(name: str) -> Victim:
+    def make(name: str, running: bool = False) -> Victim:
+        """``running``: a language model of one text, whose state is carried from update to update."""
         folder = place / name
-        options = ["--out", str(folder), *as_flags(settings)]
-        return Victim([sys.executable, "-m", "dragoman.cli", "train", str(pairs), *options], environment, folder)
+        chosen, data = settings, pairs
+        if running:
+            chosen = {
+                "decoder": settings["decoder"],
+                "training": {**settings["training"], "chunk": 7, "max_updates": 60},
+            }
+            chosen |= {"preset": "lm-rnn", "data": {"running": "true"}}
+            data = place / "text.txt"
+            data.write_text(pairs.read_text(encoding="utf-8").replace("\t", "\n"), encoding="utf-8")
+        options = ["--out", str(folder), *as_flags(chosen)]
+        return Victim([sys.executable, "-m", "dragoman.cli", "train", str(data), *options], environment, folder)
 
     return make
 
 
 @pytest.fixture(scope="module")
-def undisturbed(victim: Callable[[str], Victim]) -> tuple[str, float]:
+def undisturbed(victim: Callable[..., Victim]) -> tuple[str, float]:
     """The digest of the weights, and how long the run takes."""
     whole = victim("whole")
     seconds = whole.finish()
@@ -137,7 +147,7 @@ def undisturbed(victim: Callable[[str], Victim]) -> tuple[str, float]:
     return whole.digest(), seconds
 
 
-def test_a_run_killed_again_and_again(victim: Callable[[str], Victim], undisturbed: tuple[str, float]) -> None:
+def test_a_run_killed_again_and_again(victim: Callable[..., Victim], undisturbed: tuple[str, float]) -> None:
     chance = random.Random(5)
     run = victim("again")
     kills = [run.kill_in_training(chance) for _ in range(3)]
@@ -147,10 +157,16 @@ def test_a_run_killed_again_and_again(victim: Callable[[str], Victim], undisturb
     assert run.digest() == undisturbed[0]
 
 
+def test_running_text_killed_between_two_chunks(victim: Callable[..., Victim]) -> None:
+    whole, run = victim("whole-text", running=True), victim("text", running=True)
+    whole.finish()
+    assert run.kill_in_training(random.Random(7))
+    run.finish()
+    assert run.digest() == whole.digest()
+
+
 @pytest.mark.parametrize("number", range(KILLS))
-def test_a_run_killed_at_any_moment(
-    number: int, victim: Callable[[str], Victim], undisturbed: tuple[str, float]
-) -> None:
+def test_a_run_killed_at_any_moment(number: int, victim: Callable[..., Victim], undisturbed: tuple[str, float]) -> None:
     wanted, seconds = undisturbed
     chance = random.Random(number)
     attempt = 0

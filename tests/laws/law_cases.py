@@ -30,7 +30,16 @@ ENCODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
         for norm, positions, width in (("pre", "sinusoidal", 12), ("post", "sinusoidal", 12), ("pre", "learned", 18))
     ],
 }
+SMALL_TRANSFORMER = {"kind": "transformer", "width": 12, "layers": 2, "heads": 3, "feed_forward": 16}
 DECODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "concat": [
+        *({"network": {"kind": "rnn", "cell": cell, "width": 10, "layers": 2, "embedding": 12}} for cell in CELLS),
+        {"network": {"kind": "rnn", "width": 12, "embedding": 12, "deep_output": True, "tie_embeddings": False}},
+        *(
+            {"network": {**SMALL_TRANSFORMER, "norm": norm, "positions": positions, "embedding": 12, "width": width}}
+            for norm, positions, width in (("pre", "sinusoidal", 12), ("post", "learned", 18))
+        ),
+    ],
     "conv": [
         {"positions": positions, "kernel": kernel, "embedding": embedding, "tie_embeddings": tie, "layers": 2}
         for positions, kernel, embedding, tie in (("learned", 3, 12, True), ("sinusoidal", 2, 8, False))

@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from law_cases import VOCABULARY, close, decoders, make_decoder, make_memory, name, rows_of
+from law_cases import VOCABULARY, close, decoders, make_decoder, make_memory, make_padded, name, rows_of
 from torch import Tensor
 
-from dragoman.types import Memory, State, map_tree
+from dragoman.parts import part
+from dragoman.types import Memory, Padded, State, map_tree
 
 every_decoder = pytest.mark.parametrize("case", list(decoders()), ids=name)
+endless_decoders = pytest.mark.parametrize("case", [c for c in decoders() if part("decoder", c[0]).endless], ids=name)
+reading_decoders = pytest.mark.parametrize("case", [c for c in decoders() if part("decoder", c[0]).can_read], ids=name)
 LENGTH = 6
 
 
@@ -92,6 +95,8 @@ def test_select_keeps_whole_sources(case) -> None:
     everything = decoder(second, state).log_probs.view(4, k, 2, -1)
     some = decoder(second.view(4, k, 2)[[3, 1]].flatten(0, 1), state.select(torch.tensor([3, 1]))).log_probs
     assert close(some.view(2, k, 2, -1), everything[[3, 1]])
+    fresh = decoder(first[:2], decoder.start(memory, 4).select(torch.tensor([3, 1]))).log_probs
+    assert close(fresh, decoder(first[:2], decoder.start(rows_of(memory, [3, 1]), 2)).log_probs)
 
 
 @every_decoder
@@ -212,3 +217,31 @@ def test_without_a_source_it_is_a_language_model(case) -> None:
         state = step.state
         pieces.append(step.log_probs)
     assert close(torch.cat(pieces, 1), whole)
+
+
+@endless_decoders
+def test_the_state_of_an_endless_language_model_does_not_grow(case) -> None:
+    decoder = make_decoder(case, None)
+    few, many = (decoder(tokens(4, length), decoder.start(None, 4)).state for length in (2, 40))
+    assert [x.shape for x in leaves(few.carry)] == [x.shape for x in leaves(many.carry)]
+
+
+@reading_decoders
+def test_vectors_read_are_tokens_read(case) -> None:
+    """The vectors of tokens, twice, in rows of different length, against the tokens of each row by itself."""
+    decoder, first, second, after = make_decoder(case, None), tokens(4, 7), tokens(4, 2, seed=20), tokens(4, 3, seed=21)
+    masks = [make_padded().mask, torch.tensor([[True, False], [True, True], [True, True], [True, False]])]
+    state, seen = decoder.start(None, 4), []
+    for asked, mask in zip((first, second), masks, strict=True):
+        vectors = decoder.embedding(asked).masked_fill(~mask[:, :, None], 40.0)
+        features, state = decoder.read(Padded(vectors, mask), state)
+        seen.append(features)
+    together = decoder(after, state).log_probs
+    for row in range(4):
+        real = [
+            asked[row : row + 1, : int(mask[row].sum())] for asked, mask in zip((first, second), masks, strict=True)
+        ]
+        alone = decoder(torch.cat(real, 1), decoder.start(None, 1))
+        features = torch.cat([x[row, : y.shape[1]] for x, y in zip(seen, real, strict=True)])
+        assert close(features, alone.features[0])
+        assert close(together[row], decoder(after[row : row + 1], alone.state).log_probs[0])

@@ -67,9 +67,11 @@ def test_pure(case) -> None:
 @every_encoder
 def test_gradient_reaches_every_parameter(case) -> None:
     encoder, source = make_encoder(case), make_padded()
+    source.data.requires_grad_()  # an encoder without parameters has a gradient too: its input's
     memory = encoder(source)
     loss = real(memory).square().sum() + (0 if memory.summary is None else memory.summary.square().sum())
     loss.backward()
+    assert source.data.grad is not None and source.data.grad[source.mask].abs().sum() > 0
     for key, parameter in encoder.named_parameters():
         assert parameter.grad is not None and parameter.grad.abs().sum() > 0, key
 

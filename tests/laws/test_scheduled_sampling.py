@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 import torch
-from law_cases import VOCABULARY, make_decoder, make_encoder, make_padded
+from law_cases import DECODER_SETTINGS, VOCABULARY, make_decoder, make_encoder, make_padded
 from torch import Tensor, nn
 
 from dragoman.data.vocabulary import SPECIALS
 from dragoman.nn.model import Model
-from dragoman.parts import kinds
+from dragoman.parts import kinds, part
 from dragoman.training.objective import summed_loss
 from dragoman.training.sampling import mix
 from dragoman.types import Batch, Padded
 
 ROWS, LENGTH = 6, 9
 CASES = [
-    *((kind, {}) for kind in kinds("decoder")),
+    *((kind, DECODER_SETTINGS["concat"][0] if kind == "concat" else {}) for kind in kinds("decoder")),
     ("rnn", {"timing": "before"}),
     ("rnn", {"input_feeding": True, "layers": 2}),
     ("rnn", {"context": "initial"}),
@@ -35,7 +35,8 @@ class Given(nn.Module):
 
 
 def make_model(case: tuple[str, dict[str, object]]) -> Model:
-    encoder = make_encoder(("rnn", {"width": 6, "layers": 2}))
+    reads_source = part("decoder", case[0]).reads_source  # its own reader: no encoder may come between
+    encoder = make_encoder(("identity", {}) if reads_source else ("rnn", {"width": 6, "layers": 2}))
     source = make_padded(ROWS)
     settings = {"dropout": 0.2, **case[1]} if "dropout" in fields(case[0]) else case[1]
     decoder = make_decoder((case[0], settings), encoder(source))
@@ -45,8 +46,6 @@ def make_model(case: tuple[str, dict[str, object]]) -> Model:
 
 
 def fields(kind: str) -> set[str]:
-    from dragoman.parts import part
-
     return set(part("decoder", kind).Config.model_fields)
 
 

@@ -120,6 +120,8 @@ class Audit:
         several: set[Identity] = set()
         for example in examples:
             key, line = identity(example), example.line
+            if not key and not example.sources:  # a blank line of running text
+                continue
             pair = (key, example.target)
             if pair in pairs:
                 self.record("duplicate", line, f"repeats line {pairs[pair]}", example.file)
@@ -133,7 +135,7 @@ class Audit:
         self.sources, self.several = len(first), len(several)
         names = list(examples[0].sources) if examples else []
         self.statistics = {name: TextStatistics.of(one.sources[name] for one in examples) for name in names}
-        self.statistics[TARGET] = TextStatistics.of(one.target for one in examples)
+        self.statistics[TARGET if names or not examples else "text"] = TextStatistics.of(one.target for one in examples)
 
     def summary(self) -> str:
         share = f" ({self.used / self.rows:.1%})" if self.rows else ""

@@ -45,6 +45,8 @@ def padding_share(lengths: Sequence[int], batches: Sequence[np.ndarray]) -> floa
 class Encoded:
     """Examples as tensors, ready to be put into batches."""
 
+    carries = False  # every batch starts afresh
+
     def __init__(
         self,
         sources: Mapping[str, Sequence[Tensor]],
@@ -63,8 +65,18 @@ class Encoded:
     def __len__(self) -> int:
         return len(self.targets)
 
+    @property
+    def tokens(self) -> int:
+        """Of the targets, end symbols counted."""
+        return sum(self.target_lengths)
+
     def batches(self, budget: int, *, seed: int, epoch: int) -> list[np.ndarray]:
         return make_batches(self.source_lengths, self.target_lengths, budget, seed=seed, epoch=epoch)
+
+    def padding(self, batches: Sequence[np.ndarray]) -> tuple[float, float]:
+        """Shares of target and source positions that hold no token."""
+        source = padding_share(self.source_lengths, batches) if self.sources else 0.0
+        return padding_share(self.target_lengths, batches), source
 
     def batch(self, rows: np.ndarray) -> Batch:
         chosen = rows.tolist()

@@ -34,7 +34,7 @@ def check(cells: Cells, names: tuple[str, ...], line: int, limit: int, audit: Au
         ):
             tidied.append(cell)
             continue
-        side = names[index] if index < len(names) else TARGET
+        side = names[index] if index < len(names) else TARGET if names else "line"
         file = audit.files[index] if len(audit.files) > 1 else None
         text = _look(cell, side, limit, audit.format == "jsonl", file, odd)
         if isinstance(text, Refusal):

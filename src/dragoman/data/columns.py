@@ -189,7 +189,7 @@ def _refuse_one_column(sample: Sequence[tuple[int, str]], count: int, file: str)
         hint = "put a tab between source and target"
     raise UserError(
         f"{file}:{number}: no tab: {count:,} of the first {len(sample):,} lines have one column only; {hint}, "
-        f"or give two parallel files"
+        f"or give two parallel files; for a language model of plain text: --preset lm-rnn"
     )
 
 

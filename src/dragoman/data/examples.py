@@ -81,8 +81,20 @@ class Overlap:
     sources: int  # distinct such sources
     pairs: int  # rows whose target was seen with that source as well
     shown: tuple[Shared, ...]  # the first of them
+    plain: bool = False  # rows without a source: a row is its text
 
     def report(self) -> str:
+        if self.plain and self.rows:
+            head = (
+                f"{self.rows:,} of {self.total:,} held-out lines ({self.rows / self.total:.1%}) stand in the training "
+                "data: scores on them flatter the model."
+            )
+            places = [
+                f"  {one.other_file}:{one.other_line}: as {one.train_file}:{one.train_line}" for one in self.shown
+            ]
+            return "\n".join([head, *places, *(["  …"] if self.rows > len(self.shown) else [])])
+        if self.plain:
+            return f"None of the {self.total:,} held-out lines stands in the training data."
         if not self.rows:
             return f"None of the {self.total:,} held-out rows has its source in the training data."
         head = (
@@ -119,4 +131,5 @@ def overlap(train: Iterable[Example], other: Sequence[Example], show: int = 5) -
         sources.add(key)
         if len(shown) < show:
             shown.append(Shared(seen.file, seen.line, example.file, example.line, exact is not None))
-    return Overlap(rows, len(other), len(sources), same, tuple(shown))
+    plain = bool(other) and not other[0].sources
+    return Overlap(rows, len(other), len(sources), same, tuple(shown), plain)

@@ -10,6 +10,8 @@ What becomes of a row, in this order; the first reason to drop it is the one rec
 - white space around a text is removed (repaired); a side with nothing left is empty: dropped;
 - a side of more than ``max_characters``: dropped.
 
+Running text (``running``) is one text: there a blank line is a line like any other, and lines may have any length.
+
 Quotes, backslashes, "NA" and "null" are data. Text is not Unicode-normalised; what is not NFC is counted.
 """
 
@@ -30,10 +32,11 @@ from dragoman.data.checking import Cells, check
 from dragoman.data.columns import Asked, find_layout
 from dragoman.data.examples import SOURCE, TARGET, Example
 from dragoman.data.json_lines import json_parser
-from dragoman.data.lines import Refusal, label, read_lines
+from dragoman.data.lines import LINE_LIMIT, Refusal, label, read_lines
 from dragoman.errors import UserError
 
 SAMPLE = 1000  # lines looked at to tell the format, the columns and the header
+BLANK: Cells = ("",)  # a blank line of running text
 
 ColumnNumber = Annotated[int, Field(strict=True, ge=1)]
 ColumnSetting: TypeAlias = ColumnNumber | Annotated[str, Field(min_length=1)]
@@ -44,13 +47,16 @@ class DataConfig(Section):
     """How files are read and what is held out.
 
     ``source`` and ``target`` are a column's name or number from 1, or a JSON key. Several sources are a list, or a
-    mapping from the name each shall have; an empty list means there is none (a language model).
+    mapping from the name each shall have; an empty list means there is none (a language model): then a file is plain
+    text, one sequence a line, unless its name or content says TSV or JSONL or a column is named as the target.
+    ``running`` says that the lines are one text, read through from the first to the last.
     """
 
     format: Literal["auto", "tsv", "jsonl", "parallel", "text"] = "auto"
     header: Literal["auto", "yes", "no"] = "auto"
     source: ColumnSetting | list[ColumnSetting] | dict[str, ColumnSetting] | None = None
     target: ColumnSetting | None = None
+    running: bool = False  # language models: one running text, not one sequence a line
     max_characters: int = Field(default=5000, ge=1)  # of either side
     dev_share: float = Field(default=0.1, ge=0, lt=1)  # of the distinct sources, where no dev file is given
     test_share: float = Field(default=0.1, ge=0, lt=1)
@@ -72,7 +78,20 @@ class DataConfig(Section):
             raise ValueError("dev_share and test_share leave nothing for training; their sum must be below 1")
         return self
 
+    @model_validator(mode="after")
+    def _running_is_plain(self) -> DataConfig:
+        if self.running and self.source:
+            raise ValueError("running text has no source column; leave out data.source or data.running")
+        return self
+
+    @property
+    def is_plain(self) -> bool:
+        """Is there no source, as for a language model?"""
+        return self.running or (self.source is not None and not self.source)
+
     def asked(self) -> Asked:
+        if self.is_plain:
+            return Asked({}, self.target)
         source = self.source
         if isinstance(source, dict):
             return Asked(source, self.target)
@@ -108,9 +127,11 @@ def read(paths: str | Path | Sequence[str | Path], config: DataConfig | None = N
         names, rows = _single_file(paths[0], config, audit)
     file = audit.files[0]
     examples: list[Example] = []
+    longest = LINE_LIMIT if config.running else config.max_characters
     for line, cells in rows:
         audit.rows += 1
-        checked = cells if isinstance(cells, Refusal) else check(cells, names, line, config.max_characters, audit)
+        as_it_is = isinstance(cells, Refusal) or (config.running and cells == BLANK)
+        checked = cells if as_it_is else check(cells, names, line, longest, audit)  # type: ignore[arg-type]
         if isinstance(checked, Refusal):
             audit.drop(line, checked.category, checked.reason, checked.file)
         else:
@@ -124,6 +145,11 @@ def read(paths: str | Path | Sequence[str | Path], config: DataConfig | None = N
 def _is_parallel(paths: Sequence[str | Path], config: DataConfig) -> bool:
     if not 1 <= len(paths) <= 2:
         raise UserError(f"{len(paths)} files given; give one (TSV, JSONL) or two parallel ones (source, target)")
+    if len(paths) == 2 and config.is_plain:
+        raise UserError(
+            f"{label(paths[0])}, {label(paths[1])}: two files are a source and a target, but a language model has no "
+            "source; give one file"
+        )
     if len(paths) == 1:
         if config.format == "parallel":
             raise UserError(f"{label(paths[0])}: data.format=parallel needs two files: source, target")
@@ -189,13 +215,16 @@ def _single_file(path: str | Path, config: DataConfig, audit: Audit) -> tuple[tu
     ]
     if not readable:
         _refuse_unreadable(sample, file)
-    audit.format = config.format if config.format != "auto" else _guess_format(path, readable[0][1])
+    audit.format = config.format if config.format != "auto" else _guess_format(path, readable[0][1], config)
     header = None
     parse: Callable[[str], Cells | Refusal]
     if audit.format == "text":
         names: tuple[str, ...] = ()
         parse = _whole_line
-        audit.notes.append("plain text, one sequence a line, no source")
+        audit.notes.append(
+            "plain text, one running text" if config.running else "plain text, one sequence a line, no source"
+        )
+        _mention_tabs(readable, audit)
     elif audit.format == "jsonl":
         names, parse, note = json_parser(readable, config.asked(), file)
         audit.notes.append(note)
@@ -214,6 +243,8 @@ def _single_file(path: str | Path, config: DataConfig, audit: Audit) -> tuple[tu
         for number, text in enumerate(chain(sample, lines), 1):
             if isinstance(text, Refusal):
                 yield number, text
+            elif _is_blank(text) and config.running:
+                yield number, BLANK
             elif _is_blank(text):
                 yield number, Refusal("blank_line", "nothing in this line")
             elif number != header:
@@ -227,11 +258,22 @@ def _is_blank(text: str) -> bool:
     return not text or (text.isspace() and "\t" not in text)
 
 
-def _guess_format(path: str | Path, text: str) -> str:
+def _guess_format(path: str | Path, text: str, config: DataConfig) -> str:
     suffix = _suffix(path)
     if suffix in (".jsonl", ".ndjson", ".json"):
         return "jsonl"
-    return "jsonl" if suffix != ".tsv" and text.lstrip().startswith('{"') and "\t" not in text else "tsv"
+    if suffix != ".tsv" and text.lstrip().startswith('{"') and "\t" not in text:
+        return "jsonl"
+    return "text" if config.is_plain and config.target is None and suffix != ".tsv" else "tsv"
+
+
+def _mention_tabs(readable: Sequence[tuple[int, str]], audit: Audit) -> None:
+    """A file of pairs can be read as plain text; whether that is meant, only the person knows."""
+    tabbed = sum("\t" in text for _, text in readable)
+    if tabbed > 0.5 * len(readable):
+        audit.notes.append(
+            f"{tabbed:,} of the first {len(readable):,} lines have a tab, read as a character; one column: --target N"
+        )
 
 
 def _whole_line(text: str) -> Cells:

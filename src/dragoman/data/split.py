@@ -7,6 +7,8 @@ removing or shuffling other rows does not move it. All targets of one source sta
 A limit on the number of held-out sources lowers the share to ``limit / distinct sources``; the number held out is
 then about the limit, not exactly. As such a corpus grows, test and dev give sources back to train from their inner
 edges; never the other way, and never from one to the other.
+
+Running text is held out in pieces, not by line: what is measured is how well a line follows from those before it.
 """
 
 from __future__ import annotations
@@ -41,11 +43,12 @@ def split(
     if not dev and not test:
         return list(examples), [], []
     keys = [identity(example) for example in examples]
+    what = "sources" if examples and examples[0].sources else "lines"
     places = {key: place(key, seed) for key in dict.fromkeys(keys)}
     file = f"{examples[0].file}: " if examples else ""
     if len(places) < FEWEST:
         raise UserError(
-            f"{file}{len(places)} distinct sources are too few to hold some out for dev or test "
+            f"{file}{len(places)} distinct {what} are too few to hold some out for dev or test "
             f"(at least {FEWEST} are needed); add rows, or give dev and test files of their own"
         )
     ordered = sorted(places, key=places.__getitem__)
@@ -55,11 +58,31 @@ def split(
     rest = [key for key in ordered if key not in test_sources]
     dev_sources = {key for key in rest if dev and places[key] >= high} or (set(rest[-1:]) if dev else set())
     if len(rest) == len(dev_sources):
-        raise UserError(f"{file}with dev={dev:g} and test={test:g} no source is left for training; lower the shares")
+        raise UserError(
+            f"{file}with dev={dev:g} and test={test:g} none of the {what} is left for training; lower the shares"
+        )
     sides: tuple[list[Example], list[Example], list[Example]] = ([], [], [])
     for key, example in zip(keys, examples, strict=True):
         sides[1 if key in dev_sources else 2 if key in test_sources else 0].append(example)
     return sides
+
+
+def split_running(
+    examples: Sequence[Example], dev: float = 0.1, test: float = 0.1, *, limit: int = 1000
+) -> tuple[list[Example], list[Example], list[Example]]:
+    """Train, dev and test of a running text, each in one piece: dev and test are its end, in this order."""
+    if len(examples) < FEWEST and (dev or test):
+        file = f"{examples[0].file}: " if examples else ""
+        raise UserError(
+            f"{file}{len(examples)} lines are too few to hold some out for dev or test (at least {FEWEST} are needed); "
+            "add lines, or give dev and test files of their own"
+        )
+    sizes = [max(1, min(limit, round(share * len(examples)))) if share else 0 for share in (dev, test)]
+    first = len(examples) - sum(sizes)
+    if first < 1:
+        raise UserError(f"shares dev={dev:g} and test={test:g} leave no line for training; lower them")
+    second = first + sizes[0]
+    return list(examples[:first]), list(examples[first:second]), list(examples[second:])
 
 
 def _share(share: float, limit: int, sources: int) -> float:

@@ -42,6 +42,8 @@ class Model(nn.Module):
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
         return self.decoder(tokens, state, need_attention)
 
-    def teach(self, batch: Batch) -> Step:
-        """Teacher forcing: the decoder's call with all gold tokens."""
-        return self(batch.inputs, self.start(self.encode(batch.sources), len(batch.inputs)))
+    def teach(self, batch: Batch, state: State | None = None) -> Step:
+        """Teacher forcing: the decoder's call with all gold tokens, from the start or from a state carried on."""
+        if state is None:
+            state = self.start(self.encode(batch.sources), len(batch.inputs))
+        return self(batch.inputs, state)

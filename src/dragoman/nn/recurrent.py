@@ -80,12 +80,15 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(make_layer(cell, w, width) for w in widths)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """x (N, T, D), state (N, L, P, H) → outputs of the top layer (N, T, H), state."""
+    def forward(self, x: Tensor, state: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x (N, T, D), state (N, L, P, H) → outputs of the top layer (N, T, H), state.
+
+        ``lengths`` (N,), on the CPU, are those of rows with padding behind them; None = all full.
+        """
         last = []
         for index, layer in enumerate(self.layers):
             x = self.dropout(x) if index else x
-            x, end = run_layer(layer, x, state[:, index, None], None)  # type: ignore[arg-type]
+            x, end = run_layer(layer, x, state[:, index, None], lengths)  # type: ignore[arg-type]
             last.append(end[:, 0])
         return x, torch.stack(last, 1)
 

@@ -8,6 +8,7 @@ from dragoman.search.paths import follow, force
 from dragoman.search.rows import Decodes
 from dragoman.search.rules import Rule
 from dragoman.search.run import search
+from dragoman.search.running import force_running
 from dragoman.search.trace import Result
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "SearchConfig",
     "follow",
     "force",
+    "force_running",
     "search",
 ]

@@ -1,4 +1,5 @@
-"""All that a training run is, in one file replaced in one move: weights, optimiser, schedule, data position, patience.
+"""All that a training run is, in one file replaced in one move: weights, optimiser, schedule, data position, patience,
+and the state that running text carries from update to update.
 
 Random numbers need no state: every update seeds its own (see ``trainer.py``), and the batches of an epoch are a
 function of (seed, epoch). The file is safetensors; the position is JSON in its header.
@@ -7,7 +8,7 @@ function of (seed, epoch). The file is safetensors; the position is JSON in its 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from torch import Tensor
 
 from dragoman.errors import UserError
 from dragoman.files import write_tensors
+from dragoman.types import State, Tree
+
+CARRIED = "carried"  # names of the tensors of a carried state begin with this
 
 
 @dataclass
@@ -79,11 +83,19 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path}: cannot be read ({error})") from None
 
 
-def save_checkpoint(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+def save_checkpoint(
+    path: Path,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    progress: Progress,
+    carried: State | None = None,
+) -> None:
     tensors = {f"model.{name}": tensor for name, tensor in named_weights(model).items()}
     for index, parameter in enumerate(_parameters(optimizer)):
         for name, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{index}.{name}"] = value.detach().cpu().contiguous()
+    if carried is not None:
+        tensors |= dict(_leaves(carried.carry, CARRIED))
     write_tensors(path, tensors, {"progress": json.dumps(asdict(progress))})
 
 
@@ -102,6 +114,28 @@ def load_checkpoint(path: Path, model: torch.nn.Module, optimizer: torch.optim.O
         if state:
             optimizer.state[parameter] = state
     return progress
+
+
+def load_carried(path: Path, device: torch.device) -> State | None:
+    """The decoder state of running text, if the run carries one."""
+    tree: dict[str, Any] = {}
+    rows = 0
+    for name, tensor in read_tensors(path).items():
+        if name.startswith(CARRIED):
+            *above, last = name.removeprefix(CARRIED).strip(".").split(".")
+            branch = tree
+            for step in above:
+                branch = branch.setdefault(step, {})
+            branch[last], rows = tensor.to(device), len(tensor)
+    return State(rows, {}, tree) if tree else None
+
+
+def _leaves(tree: Tree, name: str) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(tree, Tensor):
+        yield name, tree.detach().cpu().contiguous()
+    else:
+        for key, branch in tree.items():
+            yield from _leaves(branch, f"{name}.{key}")
 
 
 def read_progress(path: Path) -> Progress:

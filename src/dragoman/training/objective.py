@@ -6,6 +6,7 @@ never stored whole, padding is never projected, and the gradient is taken while 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -83,15 +84,29 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
 
 def summed_loss(step: Step, batch: Batch, smoothing: float = 0.0) -> Tensor:
-    """Cross-entropy summed over the batch's target tokens."""
+    """Cross-entropy summed over the batch's target tokens, and over the source's where the step counts them."""
     return loss_and_gold(step, batch, smoothing)[0]
 
 
 def loss_and_gold(step: Step, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """The summed cross-entropy, and the log-probability of each target token (tokens,), through which nothing flows."""
-    features = step.features[batch.mask]  # (tokens, D): padding is not projected
-    targets = batch.targets[batch.mask]
-    readout = step.readout
+    """The summed cross-entropy, and the log-probability of each target token (tokens,), through which nothing flows.
+
+    Where the step counts the source: after each source position stands the next one; the first is not predicted.
+    """
+    # padding is not projected
+    total, gold = _summed(step.readout, step.features[batch.mask], batch.targets[batch.mask], smoothing)
+    if step.reading is not None:
+        (source,) = batch.sources.values()
+        real = source.mask[:, 1:]
+        features, targets = step.reading.features[:, :-1][real], source.data[:, 1:][real]
+        total = total + step.reading.weight * _summed(step.readout, features, targets, smoothing)[0]
+    return total, gold
+
+
+def _summed(
+    readout: Callable[[Tensor], Tensor], features: Tensor, targets: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """features (tokens, D), targets (tokens,)."""
     if isinstance(readout, nn.Linear) and torch.is_grad_enabled() and not torch.is_autocast_enabled():
         loss, gold = _ProjectedCrossEntropy.apply(features, readout.weight, readout.bias, targets, smoothing)
         return loss, gold[:, 0]

@@ -1,7 +1,8 @@
 """The training loop: a generator of events that can be stopped anywhere and goes on exactly there.
 
 Exactness: the batches of an epoch depend on (seed, epoch) alone, every update seeds the random numbers it uses from
-(seed, update), and validation draws none. So weights, optimiser and a few counters are the whole state.
+(seed, update), and validation draws none. So weights, optimiser, a few counters and, on running text, the decoder state
+that is carried from update to update are the whole state.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from dragoman.config import Section
-from dragoman.data.batching import Encoded, padding_share
+from dragoman.data.batching import Encoded
+from dragoman.data.running import RunningText
 from dragoman.errors import UserError
 from dragoman.files import write_tensors
 from dragoman.modalities.text import hide_rare
 from dragoman.nn.model import Model
-from dragoman.training.checkpoint import Progress, load_checkpoint, named_weights, save_checkpoint
+from dragoman.training.checkpoint import Progress, load_carried, load_checkpoint, named_weights, save_checkpoint
 from dragoman.training.events import Event, Saved, Started, Stepped, Stopped, Validated
 from dragoman.training.freezing import find_frozen
 from dragoman.training.objective import loss_and_gold
@@ -34,7 +36,7 @@ from dragoman.training.optim import OptimConfig, learning_rate, make_optimizer
 from dragoman.training.reinforce import ReinforceConfig, surrogate
 from dragoman.training.sampling import SamplingConfig, gold_share, mix
 from dragoman.training.shares import Shares, can_share
-from dragoman.types import Batch
+from dragoman.types import Batch, State
 
 
 def _one_is_a_list(value: Any) -> Any:
@@ -47,6 +49,7 @@ class TrainingConfig(Section):
     freeze: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()  # encoder, decoder, a source, a parameter
     reinforce: ReinforceConfig = ReinforceConfig()
     batch_tokens: int = Field(2048, gt=0)  # rows of a batch times its longest side
+    chunk: int = Field(64, gt=0)  # running text: tokens of a stream in a batch; gradients do not reach further back
     accumulate: int = Field(1, gt=0)  # batches an update
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     max_updates: int | None = Field(None, gt=0)
@@ -93,7 +96,7 @@ class Trainer:
     def __init__(
         self,
         model: Model,
-        data: Encoded,
+        data: Encoded | RunningText,
         config: TrainingConfig,
         folder: Path,
         validate: Callable[[Model], Scores],
@@ -111,6 +114,7 @@ class Trainer:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = make_optimizer(config.optim, self.parameters)
         self.progress = Progress()
+        self.carried: State | None = None  # running text: where the streams stand
         self.checkpoint = folder / "checkpoint.safetensors"
         self.metrics = folder / "metrics.jsonl"
 
@@ -119,6 +123,7 @@ class Trainer:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.checkpoint.exists():
             self.progress = load_checkpoint(self.checkpoint, self.model, self.optimizer)
+            self.carried = load_carried(self.checkpoint, self.device) if self.data.carries else None
         self._cut_metrics()
         progress, config = self.progress, self.config
         batches = self._batches(progress.epoch)
@@ -133,8 +138,7 @@ class Trainer:
                 progress.update,
                 last_update,
                 len(batches),
-                padding_share(self.data.target_lengths, batches),
-                padding_share(self.data.source_lengths, batches),
+                *self.data.padding(batches),
             )
         )
         validate_every = config.validate_every or per_epoch
@@ -206,7 +210,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.model.load_state_dict(weights)
         per_token = float(np.median(times[1:] or times))
-        return per_token * sum(self.data.target_lengths) / len(batches) * self.config.accumulate * 1.15
+        return per_token * self.data.tokens / len(batches) * self.config.accumulate * 1.15
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
         return self.data.batches(self.config.batch_tokens, seed=self.config.seed, epoch=epoch)
@@ -216,6 +220,8 @@ class Trainer:
         progress.update += 1
         seed = config.seed * 1_000_003 + progress.update
         torch.manual_seed(seed)
+        if progress.position == 0:  # a new epoch reads its streams from their start
+            self.carried = None
         group = batches[progress.position : progress.position + config.accumulate]
         progress.position += len(group)
         loaded = [self.data.batch(rows) for rows in group]
@@ -237,6 +243,7 @@ class Trainer:
             if rewards:
                 progress.baseline = config.reinforce.moved(progress.baseline, sum(rewards) / tokens)
         else:
+            self.carried = None  # it may not be finite either
             progress.skipped += 1
             if progress.skipped > 20:
                 raise UserError(
@@ -249,14 +256,14 @@ class Trainer:
 
     def _gradients(self, batch: Batch, tokens: int, seed: int) -> list[_Learnt]:
         if self._shares is None or not self._shares.can_take(batch):
-            return [self._learn(self.model, batch, tokens)]
+            return [self._learn(self.model, batch, tokens, self.carried)]
         return self._shares.run(lambda model, part: self._learn(model, part, tokens), batch, seed)
 
-    def _learn(self, model: Model, batch: Batch, tokens: int) -> _Learnt:
+    def _learn(self, model: Model, batch: Batch, tokens: int, carried: State | None = None) -> _Learnt:
         """Leave the gradient of the loss an update's token in the model's parameters."""
         config, baseline = self.config, self.progress.baseline
         with torch.autocast(self.device.type, torch.bfloat16, enabled=config.autocast):
-            step = model.teach(batch)
+            step = model.teach(batch, carried)
             summed, gold = loss_and_gold(step, batch, config.label_smoothing)
         loss = summed / tokens
         value, reward = loss.item(), None
@@ -265,12 +272,14 @@ class Trainer:
             expected = reward / batch.tokens if baseline is None else baseline
             loss = loss + surrogate(step.choices, batch.mask, gold, expected, config.reinforce) / tokens
         loss.backward()
+        if self.data.carries:
+            self.carried = step.state.detach()
         return _Learnt(value, reward)
 
     @cached_property
     def _shares(self) -> Shares | None:
         """None: batches stay whole."""
-        if self.threads == 1 or self.device.type != "cpu" or not can_share(self.model):
+        if self.threads == 1 or self.device.type != "cpu" or self.data.carries or not can_share(self.model):
             return None
         return Shares(self.model, self.threads)
 
@@ -321,7 +330,7 @@ class Trainer:
 
     def _save(self) -> None:
         self.progress.metrics_bytes = self.metrics.stat().st_size if self.metrics.exists() else 0
-        save_checkpoint(self.checkpoint, self.model, self.optimizer, self.progress)
+        save_checkpoint(self.checkpoint, self.model, self.optimizer, self.progress, self.carried)
         needed = set(self.snapshot_paths())
         for path in self.folder.glob("snapshots/*.safetensors"):
             if path not in needed:

@@ -27,13 +27,15 @@ from dragoman.nn.layers import Dropout, Embedding, fast_tanh
 from dragoman.nn.recurrent import Cell, Stack
 from dragoman.nn.selection import Selection, by_row, choose
 from dragoman.parts import kind_of, parse, part
-from dragoman.types import Choices, Memory, State, Step
+from dragoman.types import Choices, Memory, Padded, State, Step
 
 AttentionConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda value: parse("attention", value))]
 
 
 class RNN(Decoder):
     reference = "Sutskever et al. 2014; Cho et al. 2014; Bahdanau et al. 2015; Luong et al. 2015; Xu et al. 2015"
+    endless = True
+    can_read = True
 
     class Config(Section):
         cell: Cell = "lstm"
@@ -157,6 +159,13 @@ class RNN(Decoder):
         embedded = self.embedding(tokens)  # (N, T, E)
         run = self._loop if self.loops else self._whole
         return run(embedded, state, need_attention)
+
+    def read(self, vectors: Padded, state: State) -> tuple[Tensor, State]:
+        carry: Any = state.carry
+        lengths = None if bool(vectors.mask.all()) else vectors.mask.sum(1).cpu()
+        outputs, hidden = self.stack(vectors.data, carry["hidden"], lengths)  # (N, S, H)
+        features = self.dropout(self._features(outputs, None, vectors.data))
+        return features, State(state.sources, state.fixed, {"hidden": hidden})
 
     def _whole(self, embedded: Tensor, state: State, need_attention: bool) -> Step:
         fixed: Any = state.fixed

@@ -2,7 +2,8 @@
 
 The carry holds keys and values of all tokens so far (a cache), so one call advances by any number of tokens. Keys
 and values of the memory are projected once per source; the k hypotheses of a source ask as k * T queries of one
-product. Without memory it is a causal language model.
+product. Without memory it is a causal language model. Where it has read rows of different length, the carry says
+which entries of the cache are padding (``gaps``): nobody looks there, and positions count real entries only.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from dragoman.contracts import Decoder
 from dragoman.nn.layers import Dropout, Embedding
 from dragoman.nn.positions import Positions
 from dragoman.nn.transformer import BlockConfig, FeedForward, Sublayer, attend, check_heads, start
-from dragoman.types import Memory, State, Step
+from dragoman.types import Memory, Padded, State, Step
 
 
 class Transformer(Decoder):
     reference = "Vaswani et al. 2017"
+    can_read = True
 
     class Config(BlockConfig):
         embedding: int | None = Field(None, gt=0)  # width of a token's vector; as wide as the decoder if not said
@@ -72,19 +74,34 @@ class Transformer(Decoder):
         self._advance(self.embedding(tokens), state, False, seen)
         return torch.stack(seen, 1)  # (N, L, H, T, P)
 
+    def read(self, vectors: Padded, state: State) -> tuple[Tensor, State]:
+        step = self._advance(vectors.data, state, False)  # padding stands behind, so causality hides it here
+        carry: Any = step.state.carry
+        if not bool(vectors.mask.all()):
+            before = carry["0"]["keys"].shape[1] - vectors.data.shape[1]
+            earlier = carry.get("gaps", vectors.mask[:, :0])
+            earlier = nn.functional.pad(earlier, (0, before - earlier.shape[1]))
+            carry = {**carry, "gaps": torch.cat([earlier, ~vectors.mask], 1)}  # (N, P) True = padding
+        return step.features, State(state.sources, state.fixed, carry)
+
     def _advance(self, vectors: Tensor, state: State, need_attention: bool, seen: list[Tensor] | None = None) -> Step:
-        """vectors (N, T, E); ``seen`` collects the self-attention of each layer, (N, H, T, P)."""
+        """vectors (N, T, E), of tokens or read; ``seen`` collects the self-attention of each layer, (N, H, T, P)."""
         fixed: Any = state.fixed
         carry: Any = state.carry
         past = carry["0"]["keys"].shape[1]
+        gaps = carry.get("gaps")
         x = self.enter(vectors * self.scale)  # (N, T, D)
         length = x.shape[1]
-        x = self.dropout(x + self.positions(past, length, x))
-        future = None
+        x = self.dropout(x + self._places(past, gaps, x))
+        future = None  # what a position must not look at: later ones, and gaps
         if length > 1:
             future = torch.ones(length, past + length, dtype=torch.bool, device=x.device).triu(past + 1)[None]
+        if gaps is not None:
+            nothing = nn.functional.pad(gaps, (0, past + length - gaps.shape[1]))[:, None]  # (N, 1, past + T)
+            future = nothing if future is None else future | nothing
         padding = fixed["padding"][:, None] if "padding" in fixed else None  # (B, 1, S)
-        carried, maps = {}, []
+        carried: dict[str, Any] = {} if gaps is None else {"gaps": gaps}
+        maps = []
         for index, block in enumerate(self.blocks):
             name = str(index)
             x, carried[name], weights = block(x, carry[name], fixed.get(name), future, padding, seen)
@@ -93,6 +110,14 @@ class Transformer(Decoder):
         features = self.leave(self.last_norm(x))
         attention = torch.cat(maps, 2) if maps else None  # (N, T, L * H, S)
         return Step(features, self.project, State(state.sources, fixed, carried), attention)
+
+    def _places(self, past: int, gaps: Tensor | None, x: Tensor) -> Tensor:
+        """Vectors of the positions of x: (T, D), or (N, T, D) where rows have read different numbers of tokens."""
+        if gaps is None:
+            return self.positions(past, x.shape[1], x)
+        begin = past - gaps.sum(1, keepdim=True)  # (N, 1)
+        places = begin + torch.arange(x.shape[1], device=x.device)  # (N, T)
+        return self.positions(0, int(places.max()) + 1, x)[places]
 
 
 class _Block(nn.Module):
