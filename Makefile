@@ -7,6 +7,7 @@ DATA := examples/dates
 
 # One thread a process: the tests run in two processes, and more threads than cores slow each other down.
 test check: export OMP_NUM_THREADS = 1
+test check: export GOMP_SPINCOUNT = 1000
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench docs clean

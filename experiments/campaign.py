@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,35 @@ def machine() -> dict[str, Any]:
     }
 
 
+def made_with(result: dict[str, Any]) -> str:
+    """The versions and the machine of a result, for the last line of a page."""
+    return (
+        f"Dragoman {result['dragoman']}, torch {result['torch']}, Python {result['python']}, {result['cores']} cores of "
+        f"{result['cpu']}"
+    )
+
+
+def dragoman(arguments: Sequence[str], log: Path, threads: int, output: Path | None = None) -> float:
+    """One command of the command line, what it says kept in ``log``; how many seconds it took."""
+    began = time.monotonic()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    command = [sys.executable, "-m", "dragoman.cli", *arguments]
+    with open(log, "a") as said, open(output, "w") if output else nullcontext(said) as out:
+        subprocess.run(command, check=True, stdout=out, stderr=said, env=environment)
+    return time.monotonic() - began
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    """All that a training reported, in order."""
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def write_result(path: Path, result: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+
+
 def run(
     name: str,
     train: Path,
@@ -50,18 +80,12 @@ def run(
     if result.exists():
         return json.loads(result.read_text())
     folder = runs / name
-    dragoman = [sys.executable, "-m", "dragoman.cli"]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    command = [*dragoman, "train", str(train), "--test", str(test), "--out", str(folder), *options]
+    command = ["train", str(train), "--test", str(test), "--out", str(folder), *options]
     command += ["--dev", str(dev)] if dev else []
     command += ["--set", f"training.threads={threads}"]
-    began = time.monotonic()
-    runs.mkdir(parents=True, exist_ok=True)
-    with open(runs / f"{name}.log", "a") as log:
-        subprocess.run(command, check=True, stdout=log, stderr=log, env=environment)
-    seconds = time.monotonic() - began
+    seconds = dragoman(command, runs / f"{name}.log", threads)
     evaluation = json.loads((folder / "evaluation.json").read_text())
-    stopped = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()][-1]
+    stopped = events(folder)[-1]
     plain = {
         "name": name,
         "scores": {key: score["value"] for key, score in evaluation["scores"].items()},
@@ -73,8 +97,7 @@ def run(
         "options": list(options),
         **machine(),
     }
-    results.mkdir(parents=True, exist_ok=True)
-    result.write_text(json.dumps(plain, indent=2) + "\n")
+    write_result(result, plain)
     return plain
 
 

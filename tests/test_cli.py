@@ -30,12 +30,12 @@ def test_help_is_light_and_names_every_verb(environment: dict[str, str]) -> None
         "print('HEAVY', sorted(heavy))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    for verb in ("check", "train", "predict", "evaluate", "score", "inspect", "presets"):
+    for verb in ("check", "train", "predict", "evaluate", "score", "inspect", "parts"):
         assert f" {verb} " in done.stdout
     assert "HEAVY []" in done.stdout
 
 
-@pytest.mark.parametrize("verb", ["check", "train", "predict", "evaluate", "score", "inspect", "presets"])
+@pytest.mark.parametrize("verb", ["check", "train", "predict", "evaluate", "score", "inspect", "parts"])
 def test_every_verb_has_help(call: Any, verb: str) -> None:
     answer = call(verb, "--help")
     assert answer.code == 0
@@ -166,7 +166,7 @@ def test_a_reader_that_goes_away_is_no_mistake(environment: dict[str, str], tiny
     assert b"Traceback" not in done.stderr and b"Exception" not in done.stderr
 
 
-# ---- check, evaluate, score, inspect, presets
+# ---- check, evaluate, score, inspect
 
 
 def test_check(call: Any, tiny_run: Any, tmp_path: Path) -> None:
@@ -227,12 +227,6 @@ def test_inspect_draws_what_it_prints(call: Any, tiny_run: Any, tmp_path: Path) 
     assert answer.lines == call("predict", tiny_run.folder, stdin=b"abc<&>\n").lines
     picture = (tmp_path / "deep" / "picture.svg").read_text(encoding="utf-8")
     assert picture.lstrip().startswith("<") and "</svg>" in picture and "abc<&>" not in picture
-
-
-def test_presets(call: Any) -> None:
-    lines = call("presets").lines
-    assert {line.split()[0] for line in lines} >= {"sutskever2014", "cho2014", "bahdanau2015", "luong2015"}
-    assert all(len(line.split()) > 2 for line in lines)
 
 
 # ---- train

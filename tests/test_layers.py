@@ -13,12 +13,26 @@ PACKAGE = Path(__file__).parent.parent / "src" / "dragoman"
 
 # From the ground up; a module may import from its own layer and those below. The longest matching name counts.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "config", "types", "contracts", "parts", "files", "memory"),
+    ("errors", "config", "types", "contracts", "parts", "files", "memory", "threads"),
     ("modalities", "nn", "data"),
     ("nn.model", "search", "data.batching"),
     ("training", "metrics", "pictures"),
-    ("system", "export", "recipe", "auto", "building", "card", "planning", "predictions", "run_folder", "workflow"),
-    ("cli", "display", "serving", "studio", "__main__"),
+    (
+        "system",
+        "export",
+        "recipe",
+        "auto",
+        "building",
+        "card",
+        "catalog",
+        "combining",
+        "planning",
+        "predictions",
+        "run_folder",
+        "transfer",
+        "workflow",
+    ),
+    ("cli", "cli_support", "display", "serving", "studio", "__main__"),
 )
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 STRANGERS = ({"search", "nn"},)  # pairs that never import each other, in whatever direction

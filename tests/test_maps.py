@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dragoman
+from dragoman.combining import EnsembleSystem
 from dragoman.config import merge
 from dragoman.system import System
 from dragoman.workflow import train
@@ -74,3 +75,16 @@ def test_a_model_without_self_attention_says_so(call: Any, tiny_run: Any) -> Non
 def test_maps_need_json(call: Any, tiny_run: Any) -> None:
     answer = call("predict", tiny_run.folder, "--maps", stdin=b"abc\n")
     assert answer.code == 2 and "add --json" in answer.err
+
+
+def test_several_runs_tell_the_maps_of_the_first(system: System) -> None:
+    alone = system.predict(INPUTS, max_length=6, maps=True)
+    together = EnsembleSystem([system, system]).predict(INPUTS, max_length=6, maps=True)
+    for one, other in zip(alone, together, strict=True):
+        if one.self_attention is None:
+            assert other.self_attention is None
+            continue
+        assert other.self_attention is not None
+        assert np.allclose(one.self_attention, other.self_attention, atol=1e-6)
+        mine, theirs = one.outputs[0].self_attention, other.outputs[0].self_attention
+        assert mine is not None and theirs is not None and np.allclose(mine, theirs, atol=1e-6)

@@ -1,1 +1,1 @@
-"""Training throughput of one recurrent model, in Dragoman and in others, side by side."""
+"""Training throughput of a recurrent model and of a Transformer, in Dragoman and in others, side by side."""

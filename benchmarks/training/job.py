@@ -1,4 +1,4 @@
-"""What a contender is asked to do, and what a contender is. Everyone trains the shape that is written here."""
+"""What a contender is asked to do, and what a contender is. Everyone trains the shapes that are written here."""
 
 from __future__ import annotations
 
@@ -10,19 +10,26 @@ from typing import Literal
 
 import numpy as np
 
-Timing = Literal["before", "after"]
+Shape = Literal["before", "after", "transformer"]
+RECURRENT: tuple[Shape, ...] = ("before", "after")
 
 EMBEDDING = 256
 ENCODER = 256  # of one direction
 DECODER = 512
 DROPOUT = 0.3
-SENTENCES = 80  # a batch
+SENTENCES = 80  # a batch of the recurrent shapes
+
+WIDTH, LAYERS, HEADS, FEED_FORWARD = 128, 4, 4, 256  # of the Transformer: so many layers on either side
+BUDGET = 4096  # of a batch of the Transformer: sentences times the longest side
+SMOOTHING = 0.1  # of the Transformer's targets
+
 CLIP = 1.0
 LEARNING_RATE = 1e-3
 REPORT_EVERY = 2  # updates: short, because the slowest contender needs seconds for one
-TITLES: dict[Timing, str] = {
+TITLES: dict[Shape, str] = {
     "before": "Bahdanau timing: additive attention before the cell",
     "after": "Luong timing: bilinear attention after the cell, no input feeding",
+    "transformer": f"Transformer: {LAYERS} + {LAYERS} layers of {WIDTH}, about {BUDGET:,} tokens a batch",
 }
 
 
@@ -32,7 +39,7 @@ class Job:
 
     corpus: str  # folder with train.source, train.target, dev.source, dev.target, vocabulary.txt
     work: str  # empty folder for what the contender writes
-    timing: Timing
+    shape: Shape
     threads: int
     seed: int
 
@@ -49,14 +56,39 @@ class Contender:
     """How a contender is started, how its report is read, how it makes its batches."""
 
     name: str
-    about: str  # how it differs from the shape above, for the table
+    about: str  # how it differs from the shapes above, for the table
     command: Callable[[Job], list[str]]  # writes what it needs into the job's folder
     read: Callable[[str], float | None]  # a line of its output → target tokens a second, if the line reports them
-    batches: Callable[[list[int], list[int]], list[np.ndarray]]  # source and target lengths → rows of each batch
+    batches: Callable[[Shape, list[int], list[int]], list[np.ndarray]]  # source, target lengths → rows of each batch
     python: str = ""  # a peer's interpreter
     package: str = ""  # the peer's name in its own environment
     is_peer: bool = False
+    shapes: tuple[Shape, ...] = RECURRENT  # that it can train
 
 
 def read_lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+
+def token_batches(
+    source_lengths: list[int], target_lengths: list[int], seed: int = 1, epoch: int = 0
+) -> list[np.ndarray]:
+    """Batches of the Transformer for those who have no rule of their own: Dragoman's."""
+    from dragoman.data.batching import make_batches
+
+    return make_batches(source_lengths, target_lengths, BUDGET, seed=seed, epoch=epoch)
+
+
+def read_ids(corpus: Path, first: int, unknown: int, end: int) -> tuple[list[list[int]], list[list[int]], int]:
+    """Sources and targets, end symbols included, the pieces numbered from ``first``; and the number after the last."""
+    pieces = read_lines(corpus / "vocabulary.txt")
+    ids = {piece: index for index, piece in enumerate(pieces, start=first)}
+    sides = (
+        [
+            [*(ids.get(piece, unknown) for piece in line.split(" ")), end]
+            for line in read_lines(corpus / f"train.{side}")
+        ]
+        for side in ("source", "target")
+    )
+    sources, targets = sides
+    return sources, targets, first + len(pieces)

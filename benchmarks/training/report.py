@@ -9,19 +9,22 @@ from typing import Any
 
 import numpy as np
 
+from .contenders import gemm
 from .corpus import Corpus
-from .job import TITLES, Contender, Timing
+from .job import FEED_FORWARD, LAYERS, TITLES, WIDTH, Contender, Shape
 from .machine import QUIET
 from .rounds import Measure
 
 OWN, WIDE, BARE, BARE_PAGES = "Dragoman", "Dragoman, wide output", "bare loop", "bare loop, keeping pages"
 
 
-def summary(contender: Contender, rounds: Sequence[Measure], failure: str, corpus: Corpus) -> dict[str, Any]:
+def summary(
+    contender: Contender, shape: Shape, rounds: Sequence[Measure], failure: str, corpus: Corpus
+) -> dict[str, Any]:
     """One contender's line. Noisy rounds count only where there is no quiet one."""
     quiet = [one for one in rounds if not one.noisy]
     rates = [one.tokens_per_second for one in quiet or rounds]
-    batches = contender.batches(corpus.source_lengths, corpus.target_lengths)
+    batches = contender.batches(shape, corpus.source_lengths, corpus.target_lengths)
     lengths = np.asarray(corpus.target_lengths)
     real = [int(lengths[rows].sum()) for rows in batches]
     padded = [int(lengths[rows].max()) * len(rows) for rows in batches]
@@ -43,15 +46,50 @@ def summary(contender: Contender, rounds: Sequence[Measure], failure: str, corpu
     }
 
 
-def ratios(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What is asked of the figures: how many times as fast."""
-    rate = {line["name"]: line["median"] for line in lines if line["median"]}
-    peers = {line["name"]: line["median"] for line in lines if line["is_peer"] and line["median"]}
-    pairs = [(OWN, BARE), (OWN, BARE_PAGES)]
-    if peers:
-        best = max(peers, key=lambda name: peers[name])
-        pairs = [(OWN, best), (WIDE, best), *pairs]
-    return {f"{one} / {two}": round(rate[one] / rate[two], 2) for one, two in pairs if one in rate and two in rate}
+def ratios(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What is asked of the figures: how many times as fast, by the medians, and round by round."""
+    found = {line["name"]: line for line in lines if line["median"]}
+    peers = sorted((line for line in found.values() if line["is_peer"]), key=lambda line: -line["median"])
+    pairs = [(OWN, peer["name"]) for peer in peers]
+    pairs += [(WIDE, peers[0]["name"])] if peers else []
+    pairs += [(OWN, BARE), (OWN, BARE_PAGES)]
+    return {
+        f"{one} / {two}": {
+            "median": round(found[one]["median"] / found[two]["median"], 2),
+            "rounds": [
+                round(mine["tokens_per_second"] / other["tokens_per_second"], 2)
+                for mine, other in zip(found[one]["rounds"], found[two]["rounds"], strict=False)
+            ],
+        }
+        for one, two in pairs
+        if one in found and two in found
+    }
+
+
+def multiply_adds(corpus: Corpus) -> float:
+    """Of the Transformer's matrix products in an update, for each target token; padding is not work.
+
+    Forward, a source position costs 4 d² + 2 d f in every encoder layer and 2 d² (keys, values) in every decoder layer,
+    a target position 6 d² + 2 d f in every decoder layer and d V in the output layer, with d the width, f that of the
+    feed-forward and V the vocabulary. Backward costs twice as much. The products of attention itself, some hundredths
+    of the whole, are left out.
+    """
+    square, wide = WIDTH * WIDTH, 2 * WIDTH * FEED_FORWARD
+    source = LAYERS * (4 * square + wide) + LAYERS * 2 * square
+    target = LAYERS * (6 * square + wide) + WIDTH * corpus.vocabulary
+    return 3 * (source * sum(corpus.source_lengths) / sum(corpus.target_lengths) + target)
+
+
+def of_machine(lines: Sequence[Mapping[str, Any]], rounds: Sequence[Measure], corpus: Corpus) -> dict[str, Any]:
+    """The machine's rate of multiply-adds in the same rounds, and what share of it each contender uses."""
+    quiet = [one for one in rounds if not one.noisy] or list(rounds)
+    rate, work = median(one.tokens_per_second for one in quiet), multiply_adds(corpus)
+    return {
+        "multiply_adds_per_second": round(rate),
+        "rounds": [round(one.tokens_per_second) for one in rounds],
+        "multiply_adds_per_target_token": round(work),
+        "shares": {line["name"]: round(line["median"] * work / rate, 3) for line in lines if line["median"]},
+    }
 
 
 def page(result: Mapping[str, Any]) -> str:
@@ -71,16 +109,34 @@ def page(result: Mapping[str, Any]) -> str:
         f"- rounds: {result['rounds']} of {result['seconds']:g} s each, alternating; others used at most {QUIET} "
         "processors, or the round is left out (and marked * if there was no better one)",
     ]
-    for timing, lines in result["timings"].items():
-        text += ["", f"## {TITLES[timing]}", ""]
+    for shape, lines in result["shapes"].items():
+        text += ["", f"## {TITLES[shape]}", ""]
         text += [
             "| | median | least – most | rounds used | tokens a batch | padding | |",
             "|---|--:|--:|--:|--:|--:|---|",
         ]
         text += [_line(line) for line in lines]
-        text += ["", *(f"- {name}: **{value:.2f}**" for name, value in result["ratios"][timing].items())]
+        text += [""]
+        for name, ratio in result["ratios"][shape].items():
+            text.append(f"- {name}: **{ratio['median']:.2f}** (rounds: {', '.join(map(str, ratio['rounds']))})")
         text += [f"- {line['name']} failed: `{line['failure']}`" for line in lines if line["failure"]]
+        if shape in result["machine_rate"]:
+            text += ["", *_machine_lines(result["machine_rate"][shape])]
     return "\n".join(text) + "\n"
+
+
+def _machine_lines(rate: Mapping[str, Any]) -> list[str]:
+    shares = ", ".join(f"{name} **{share:.0%}**" for name, share in rate["shares"].items())
+    by_round = ", ".join(f"{one / 1e9:.1f}" for one in rate["rounds"])
+    return [
+        f"- the machine: {rate['multiply_adds_per_second'] / 1e9:.1f} billion multiply-adds a second in products of "
+        f"{gemm.SIZE} × {gemm.SIZE} float32 matrices (rounds: {by_round})",
+        f"- training takes {rate['multiply_adds_per_target_token'] / 1e6:.2f} million multiply-adds a target token: "
+        "3 · (S / T · L (6 d² + 2 d f) + L (6 d² + 2 d f) + d V), with S / T source tokens a target token, L layers a "
+        "side, d the width, f that of the feed-forward, V the vocabulary; attention's own products and padding are not "
+        "counted",
+        f"- share of the machine's rate: {shares}",
+    ]
 
 
 def _line(line: Mapping[str, Any]) -> str:
@@ -97,18 +153,19 @@ def _line(line: Mapping[str, Any]) -> str:
 
 def result(
     corpus: Corpus,
-    timings: Sequence[Timing],
+    shapes: Sequence[Shape],
     contenders: Sequence[Contender],
-    rounds: Mapping[tuple[Timing, str], Sequence[Measure]],
-    failures: Mapping[tuple[Timing, str], str],
+    rounds: Mapping[tuple[Shape, str], Sequence[Measure]],
+    failures: Mapping[tuple[Shape, str], str],
 ) -> dict[str, Any]:
     """The part of the result that comes from the rounds."""
     lines = {
-        timing: [
-            summary(one, rounds.get((timing, one.name), []), failures.get((timing, one.name), ""), corpus)
+        shape: [
+            summary(one, shape, rounds.get((shape, one.name), []), failures.get((shape, one.name), ""), corpus)
             for one in contenders
+            if shape in one.shapes
         ]
-        for timing in timings
+        for shape in shapes
     }
     return {
         "corpus": {
@@ -116,6 +173,11 @@ def result(
             "vocabulary": corpus.vocabulary,
             "target_length": round(mean(corpus.target_lengths), 1),
         },
-        "timings": lines,
-        "ratios": {timing: ratios(of_timing) for timing, of_timing in lines.items()},
+        "shapes": lines,
+        "ratios": {shape: ratios(of_shape) for shape, of_shape in lines.items()},
+        "machine_rate": {
+            shape: of_machine(of_shape, rounds[shape, gemm.NAME], corpus)
+            for shape, of_shape in lines.items()
+            if rounds.get((shape, gemm.NAME))
+        },
     }

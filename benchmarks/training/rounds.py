@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .job import REPORT_EVERY, Contender, Job
@@ -52,7 +52,7 @@ def environment(job: Job, peer: bool) -> dict[str, str]:
 
 def measure(contender: Contender, job: Job, seconds: float) -> Measure:
     with tempfile.TemporaryDirectory(dir=job.work) as work:
-        job = Job(job.corpus, work, job.timing, job.threads, job.seed)
+        job = replace(job, work=work)
         process = subprocess.Popen(
             contender.command(job),
             cwd=work if contender.is_peer else HERE,

@@ -25,7 +25,9 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         from dragoman.memory import keep_pages
+        from dragoman.threads import sleep_soon
 
         keep_pages()
+        sleep_soon()
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'dragoman' has no attribute {name!r}")

@@ -39,6 +39,8 @@ def write(system: System, data: dict[str, Any], side: str, report: Report, stopp
         "",
         "## Training",
         "",
+        *(f"- started from other runs ({runs}); init.json says with what" for runs in _origins(system)),
+        *([f"- frozen: {', '.join(recipe.training.freeze)}"] if recipe.training.freeze else []),
         f"- {stopped.update:,} updates in {stopped.seconds / 60:.1f} minutes; ended because: {stopped.reason}",
         f"- seed {recipe.training.seed}; torch {torch.__version__}; Python {platform.python_version()}",
         "",
@@ -54,3 +56,11 @@ def write(system: System, data: dict[str, Any], side: str, report: Report, stopp
         "",
     ]
     return "\n".join(lines)
+
+
+def _origins(system: System) -> list[str]:
+    """The runs whose weights it started from, as a list of one line or none."""
+    init = system.recipe.init
+    found = {"decoder": init.decoder, "encoder": init.encoder, **init.sources}
+    line = ", ".join(f"{part}: {run}" for part, run in found.items() if run)
+    return [line] if line else []

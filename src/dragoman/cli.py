@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from dragoman.cli_support import chunks, column, data_config, lines, print_json, read_like, stoppable
 
 app = typer.Typer(
     name="dragoman",
@@ -35,6 +35,18 @@ TargetColumn = Annotated[str | None, typer.Option("--target", help="target colum
 Json = Annotated[bool, typer.Option("--json", help="machine-readable output")]
 Beam = Annotated[int | None, typer.Option(min=1, help="beam width; 1 = greedy [default: the run's]")]
 BatchSize = Annotated[int, typer.Option("--batch", min=1, help="inputs decoded together; changes speed, never output")]
+Ensemble = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--ensemble", help="another run to average probabilities with; may be given repeatedly", metavar="RUN"
+    ),
+]
+LanguageModel = Annotated[
+    Path | None, typer.Option("--lm", help="run of a language model that has a say in the search", metavar="RUN")
+]
+LanguageModelWeight = Annotated[
+    float | None, typer.Option("--lm-weight", help="how much: log p + WEIGHT * log p_lm; 0.3 if not said")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, …")]
 
 
@@ -69,14 +81,14 @@ def check(
     from dragoman.data.examples import overlap
     from dragoman.data.reading import read
 
-    config = _data_config(source, target, settings)
+    config = data_config(source, target, settings)
     corpus = read(files, config)
     found: dict[str, Any] = {}
     others = {name: read(path, config) for name, path in (("dev", dev), ("test", test)) if path}
     for name, other in others.items():
         found[name] = overlap(corpus.examples, other.examples)
     if as_json:
-        _print_json(
+        print_json(
             {
                 "train": corpus.audit.to_json(),
                 **{name: other.audit.to_json() for name, other in others.items()},
@@ -100,6 +112,12 @@ def train(
     ] = None,
     config: Annotated[Path | None, typer.Option(help="a TOML file of settings")] = None,
     settings: Settings = None,
+    init_encoder: Annotated[
+        Path | None, typer.Option(help="start the encoder with the weights of this run", metavar="RUN")
+    ] = None,
+    init_decoder: Annotated[
+        Path | None, typer.Option(help="start the decoder with the weights of this run", metavar="RUN")
+    ] = None,
     source: SourceColumn = None,
     target: TargetColumn = None,
     max_time: Annotated[float | None, typer.Option(min=1, help="stop after so many seconds of training")] = None,
@@ -117,11 +135,13 @@ def train(
     asked = parse_overrides(settings or [])
     training = {"max_time": max_time, "seed": seed, "device": device}
     asked = merge(asked, {"training": {key: value for key, value in training.items() if value is not None}})
-    columns = {"source": _column(source), "target": _column(target)}
+    origins = {"encoder": init_encoder, "decoder": init_decoder}
+    asked = merge(asked, {"init": {key: str(value) for key, value in origins.items() if value is not None}})
+    columns = {"source": column(source), "target": column(target)}
     asked = merge(asked, {"data": {key: value for key, value in columns.items() if value is not None}})
     folder = out or default_folder(files)
     show = display.Live() if sys.stderr.isatty() else display.Plain()
-    with _stoppable() as should_stop:
+    with stoppable() as should_stop:
         try:
             workflow.train(
                 files, dev, test, out=folder, preset=preset, config=config, settings=asked, fresh=fresh,
@@ -158,6 +178,9 @@ def predict(
     top_p: Annotated[float | None, typer.Option(help="sample among the likeliest tokens of this share")] = None,
     seed: Annotated[int | None, typer.Option(help="of sampling")] = None,
     prefix: Annotated[str | None, typer.Option(help="text that every output must begin with")] = None,
+    ensemble: Ensemble = None,
+    lm: LanguageModel = None,
+    lm_weight: LanguageModelWeight = None,
     maps: Annotated[
         bool, typer.Option("--maps", help="with --json: attention of every layer and head, self-attention too")
     ] = False,
@@ -165,11 +188,10 @@ def predict(
 ) -> None:
     """One line out for each line in, in order. With --n-best: the outputs of an input separated by tabs."""
     from dragoman.errors import UserError
-    from dragoman.workflow import load
 
     if maps and not as_json:
         raise UserError("--maps: the maps are told in JSON only; add --json")
-    system = load(run, device)
+    system = _load(run, device, ensemble, lm, lm_weight)
     config: dict[str, Any] = {
         "beam": beam, "n_best": n_best, "normalize": normalize, "max_length": max_length, "min_length": min_length,
         "no_repeat_ngram": no_repeat_ngram, "sample": sample or None, "temperature": temperature, "top_k": top_k,
@@ -180,7 +202,7 @@ def predict(
     out = sys.stdout.buffer
     done = 0
     at_once = 1 if batch == 1 or (file == "-" and sys.stdin.isatty()) else 16 * batch
-    for chunk in _chunks(_lines(file), at_once):  # --batch 1 answers each line before it reads the next
+    for chunk in chunks(lines(file), at_once):  # --batch 1 answers each line before it reads the next
         starts = None if prefix is None else [prefix] * len(chunk)
         for prediction in system.stream(
             chunk, batch=batch, attention=as_json, trace=False, maps=maps, prefix=starts, first=done, **config
@@ -203,16 +225,19 @@ def evaluate(
     source: SourceColumn = None,
     target: TargetColumn = None,
     as_json: Json = False,
+    ensemble: Ensemble = None,
+    lm: LanguageModel = None,
+    lm_weight: LanguageModelWeight = None,
     device: Device = "auto",
 ) -> None:
     """Measure a run on a file with references."""
     from dragoman import workflow
 
-    system = workflow.load(run, device)
-    corpus = _read_like(system, files, source, target)
+    system = _load(run, device, ensemble, lm, lm_weight)
+    corpus = read_like(system, files, source, target)
     report = workflow.evaluate(system, corpus.examples, batch=batch, beam=beam)
     if as_json:
-        _print_json({"run": str(run), "audit": corpus.audit.to_json(), **report.to_json()})
+        print_json({"run": str(run), "audit": corpus.audit.to_json(), **report.to_json()})
     else:
         typer.echo(f"{' '.join(files)}: {corpus.audit.summary()}\n{report.to_text()}", nl=False)
 
@@ -225,13 +250,12 @@ def score(
     source: SourceColumn = None,
     target: TargetColumn = None,
     as_json: Json = False,
+    ensemble: Ensemble = None,
     device: Device = "auto",
 ) -> None:
     """Log-probability and perplexity of given targets: one line a row, and a summary on standard error."""
-    from dragoman.workflow import load
-
-    system = load(run, device)
-    corpus = _read_like(system, files, source, target)
+    system = _load(run, device, ensemble)
+    corpus = read_like(system, files, source, target)
     examples = corpus.examples
     scored = system.score([dict(one.sources) for one in examples], [one.target for one in examples], batch=batch)
     for example, one in zip(examples, scored, strict=True):
@@ -278,104 +302,40 @@ def inspect(
 
 
 @app.command()
-def presets() -> None:
-    """List the classic systems that can be named."""
-    from dragoman.recipe import preset_names, read_preset
+def parts(
+    name: Annotated[str | None, typer.Argument(help="a family or a kind, e.g. decoder or decoder.rnn")] = None,
+    as_json: Json = False,
+) -> None:
+    """List all that a config can name: kinds with their options and defaults, and presets."""
+    from dragoman import catalog
 
-    for name in preset_names():
-        typer.echo(f"{name:<16} {read_preset(name).get('reference', '')}")
-
-
-# ---- helpers
-
-
-def _column(value: str | None) -> str | int | None:
-    return int(value) if value is not None and value.isdecimal() else value
-
-
-def _data_config(source: str | None, target: str | None, settings: list[str] | None) -> Any:
-    from pydantic import ValidationError
-
-    from dragoman.config import ConfigError, explain, parse_overrides
-    from dragoman.data.reading import DataConfig
-
-    columns = {"source": _column(source), "target": _column(target)}
-    given = parse_overrides(settings or [])
-    asked = given.pop("data", {})
-    if given or not isinstance(asked, dict):
-        wrong = next(iter(given), "data")
-        raise ConfigError(f"--set {wrong}: only settings of the data are heeded here, for example data.format=tsv")
-    try:
-        return DataConfig(**(asked | {key: value for key, value in columns.items() if value is not None}))
-    except ValidationError as error:
-        raise explain(error, DataConfig, "data") from None
+    found = catalog.select(name)
+    if as_json:
+        print_json(catalog.to_json(found))
+    else:
+        typer.echo(catalog.to_text(found))
 
 
-def _read_like(system: Any, files: list[str], source: str | None, target: str | None) -> Any:
-    """Read a file as the run's training file was read, unless columns are said."""
-    from dragoman.data.reading import read
-
-    config = system.recipe.data
-    columns = {"source": _column(source), "target": _column(target)}
-    return read(files, config.model_copy(update={key: value for key, value in columns.items() if value is not None}))
-
-
-def _lines(file: str) -> Iterator[str]:
-    """Lines end at \\n only. Bytes that are not UTF-8 become U+FFFD: one line in, one line out."""
+def _load(
+    run: Path, device: str, ensemble: list[Path] | None, lm: Path | None = None, lm_weight: float | None = None
+) -> Any:
     from dragoman.errors import UserError
+    from dragoman.workflow import load
 
-    try:
-        stream = sys.stdin.buffer if file == "-" else open(file, "rb")  # noqa: SIM115
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror})") from None
-    with stream:
-        for number, line in enumerate(stream):
-            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
-            yield text.removeprefix("\ufeff") if number == 0 else text
-
-
-def _chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
-    chunk: list[str] = []
-    for line in lines:
-        chunk.append(line)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-@contextmanager
-def _stoppable() -> Iterator[Any]:
-    """Ctrl-C and a polite kill ask training to save and stop; a second one stops at once."""
-    import signal
-
-    asked = False
-
-    def handler(number: int, frame: Any) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: asked
-    finally:
-        for number, previous in old.items():
-            signal.signal(number, previous)
+    if lm is None and lm_weight is not None:
+        raise UserError("--lm-weight: says how much a language model counts; give one with --lm RUN")
+    weight = {} if lm_weight is None else {"lm_weight": lm_weight}
+    return load([run, *(ensemble or [])], device, lm=lm, **weight)
 
 
 def main() -> None:
     """Exit codes: 0 done, 1 a fault of the program, 2 a mistake in the call, config or data."""
     from dragoman.errors import UserError
     from dragoman.memory import keep_pages
+    from dragoman.threads import sleep_soon
 
     keep_pages()
+    sleep_soon()
     try:
         app()
     except UserError as error:

@@ -24,6 +24,8 @@ from dragoman.parts import kind_of, part
 from dragoman.predictions import Lengths
 from dragoman.recipe import Recipe, gather, make_recipe
 from dragoman.system import System
+from dragoman.training.freezing import find_frozen
+from dragoman.transfer import Origins, Transfer
 
 PathLike = str | Path
 Paths = PathLike | Sequence[PathLike]
@@ -98,6 +100,8 @@ class Plan:
     data: Data
     reasons: list[str]
     metric: metrics.Choice
+    transfers: list[Transfer] = field(default_factory=list)  # what was taken from other runs
+    origins: dict[str, str] = field(default_factory=dict)  # those runs, and a digest of their weights
 
 
 def plan(
@@ -120,11 +124,14 @@ def plan(
             f"config has {', '.join(first.sources) or 'none'}; name one column, for example --source 1"
         )
     reasons: list[str] = []
-    modalities, target = _fit(first, data, names, reasons)
+    origins = Origins(first.init, names)
+    modalities, target = _fit(first, data, names, reasons, origins)
     shape = _shape(modalities, target, data)
     chosen = auto.choose(shape)
     if asked.get("preset", "auto") != "auto":
         chosen = {"training": chosen["training"]}  # the model is the preset's alone
+    else:
+        chosen = merge(chosen, origins.settings())
     recipe = make_recipe(merge(chosen, asked))
     recipe = _with_tokenizers(recipe, modalities, target)
     for name, modality in modalities.items():
@@ -141,28 +148,46 @@ def plan(
         [max((len(m.tensor(e.sources[n])) for n, m in modalities.items()), default=0) for e in data.train],
         [len(target.encode(e.target)) + 1 for e in data.train],
     )
-    return Plan(System(recipe, modalities, target, model, lengths), data, reasons, metric)
+    system = System(recipe, modalities, target, model, lengths)
+    transfers = origins.apply(system)
+    reasons += [line for transfer in transfers for line in transfer.describe()]
+    reasons += find_frozen(model, recipe.training.freeze).describe(recipe.training.freeze)
+    return Plan(system, data, reasons, metric, transfers, origins.digests)
 
 
 def _fit(
-    recipe: Recipe, data: Data, names: Sequence[str], reasons: list[str]
+    recipe: Recipe, data: Data, names: Sequence[str], reasons: list[str], origins: Origins
 ) -> tuple[dict[str, Modality], tokenizers.Tokenizer]:
     texts = {name: [example.sources[name] for example in data.train] for name in names}
     targets = [example.target for example in data.train]
     if recipe.share_vocabulary:
         both = [text for column in texts.values() for text in column] + targets
-        target = tokenizers.fit(recipe.target.tokenizer, both, "source and target")
-        reasons += target.notes
+        target = _tokenizer(
+            origins.target_tokenizer(recipe.target.tokenizer, both, shared=True), both, "source and target"
+        )
+        reasons += [*origins.notes, *target.notes]
         return {name: Text(recipe.sources[name].modality, target) for name in names}, target  # type: ignore[arg-type]
     modalities: dict[str, Modality] = {}
     for name in names:
         config = recipe.sources.get(name, recipe.sources[SOURCE]).modality
-        modality = part("modality", kind_of(config)).fit(config, texts[name], name)
+        modality: Modality
+        if isinstance(config, Text.Config):
+            chosen = origins.source_tokenizer(name, config.tokenizer, texts[name])
+            modality = Text(config, _tokenizer(chosen, texts[name], name))
+        else:
+            modality = part("modality", kind_of(config)).fit(config, texts[name], name)
         reasons += modality.notes
         modalities[name] = modality
-    target = tokenizers.fit(recipe.target.tokenizer, targets, "target")
-    reasons += target.notes
+    target = _tokenizer(origins.target_tokenizer(recipe.target.tokenizer, targets), targets, "target")
+    reasons += [*target.notes, *origins.notes]
     return modalities, target
+
+
+def _tokenizer(
+    chosen: tokenizers.Tokenizer | tokenizers.TokenizerConfig, texts: Sequence[str], side: str
+) -> tokenizers.Tokenizer:
+    """A tokeniser that came from another run, or one fitted here."""
+    return chosen if isinstance(chosen, tokenizers.Tokenizer) else tokenizers.fit(chosen, texts, side)
 
 
 def _with_tokenizers(recipe: Recipe, modalities: Mapping[str, Modality], target: tokenizers.Tokenizer) -> Recipe:
@@ -200,9 +225,11 @@ def _describe(recipe: Recipe, shape: auto.Shape) -> list[str]:
     size = f" of width {width}" if width else ""
     training = recipe.training
     rounds = f"{training.max_epochs} epochs" if training.max_epochs else f"{training.max_updates} updates"
+    sampling = training.sampling.describe()
     return [
         f"model: {model}, {kind_of(recipe.decoder)} decoder{size} ({origin})",
         f"training: at most {rounds}, batches of {training.batch_tokens:,} tokens",
+        *([sampling] if sampling else []),
     ]
 
 

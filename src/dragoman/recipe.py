@@ -37,6 +37,16 @@ class TargetConfig(Section):
     tokenizer: TokenizerConfig = TokenizerConfig()
 
 
+class InitConfig(Section):
+    """Runs whose weights this one starts from. A run is the path of its folder."""
+
+    encoder: str | None = None  # run for the token vectors and encoder of every source
+    decoder: str | None = None  # run for the decoder; a language model's will do
+    sources: dict[str, str] = Field(default_factory=dict)  # runs for single sources, by name
+    tokenizers: Literal["auto", "reuse", "fit"] = "auto"  # auto: theirs where they know all of the training text
+    target_tokenizer: str | None = None  # run whose target tokeniser is used, without its weights
+
+
 class Recipe(Section):
     preset: str = "auto"
     reference: str = ""  # the paper a preset follows
@@ -47,6 +57,7 @@ class Recipe(Section):
     share_embeddings: bool = False  # and one table of token vectors
     max_tokens: int = Field(400, gt=0)  # longer training rows are left out, counted and named
     decoder: DecoderConfig = Field(default={"kind": "rnn"}, validate_default=True)
+    init: InitConfig = InitConfig()
     training: TrainingConfig = TrainingConfig()
     search: SearchConfig = SearchConfig()
     metric: Literal["auto", "exact", "cer", "wer", "bleu", "chrf"] = "auto"

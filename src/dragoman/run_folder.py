@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dragoman.config import ConfigError
 from dragoman.errors import UserError
 from dragoman.files import write_json
 from dragoman.planning import Paths, Plan
+from dragoman.recipe import make_recipe
 
 # Settings that may change between two sittings of one run: they say how long and where, not what is trained.
 MAY_CHANGE = {"max_updates", "max_epochs", "max_time", "patience", "save_every", "log_every", "device", "threads"}
@@ -26,17 +28,21 @@ def default_folder(train: Paths) -> Path:
 
 def claim(folder: Path, settled: Plan) -> None:
     """Write what is settled, or see that what is there is the same run."""
-    identity = {"recipe": settled.system.recipe.dump(), "data": settled.data.fingerprint()}
+    identity: dict[str, Any] = {"recipe": settled.system.recipe.dump(), "data": settled.data.fingerprint()}
+    if settled.origins:
+        identity["origins"] = settled.origins
     path = folder / "run.json"
     if path.exists():
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-            old_recipe, old_data = found["recipe"], found["data"]
-        except (ValueError, KeyError, TypeError) as error:
+            old_recipe, old_data = make_recipe(found["recipe"]).dump(), found["data"]  # settings that came later
+        except (ValueError, KeyError, TypeError, ConfigError) as error:
             raise UserError(f"{path}: damaged ({error}); --fresh sets the old run aside and starts anew") from None
         different = _differences(old_recipe, identity["recipe"])
         if old_data != identity["data"]:
             different.append("the data")
+        if found.get("origins", {}) != settled.origins:
+            different.append("the weights of the runs it starts from")
         if different:
             raise UserError(
                 f"{folder}: holds another run (different: {'; '.join(different[:4])}); "
@@ -50,6 +56,8 @@ def claim(folder: Path, settled: Plan) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     settled.system.save_setup(folder)
     write_json(folder / "audit.json", settled.data.to_json())
+    if settled.transfers:
+        write_json(folder / "init.json", [transfer.to_json() for transfer in settled.transfers])
     write_json(path, identity)
 
 

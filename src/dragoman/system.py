@@ -27,7 +27,7 @@ from dragoman.nn.model import Model
 from dragoman.parts import kind_of, part
 from dragoman.predictions import Lengths, Output, Prediction, Raw, Scored
 from dragoman.recipe import Recipe, make_recipe
-from dragoman.search import Result, SearchConfig, force, search
+from dragoman.search import Decodes, Result, SearchConfig, force, search
 from dragoman.training.checkpoint import load_weights, named_weights, read_tensors
 from dragoman.training.trainer import pick_device
 from dragoman.types import Hypothesis, Padded
@@ -50,6 +50,7 @@ class System:
         self.recipe, self.modalities, self.target = recipe, dict(modalities), target
         self.model, self.lengths, self.folder = model, lengths, folder
         self.device = next(model.parameters()).device
+        self.searched: Decodes = model  # what answers a search: the model, or several that answer as one
 
     def __call__(self, source: Raw) -> str:
         return self.predict([source])[0].text
@@ -91,7 +92,7 @@ class System:
             raise UserError(f"a forced prefix is needed for each input: got {len(prefix)} for {len(sources)} inputs")
         config = self.search_config(**settings)
         raws = [self._tidied(source) for source in sources]
-        tensors = [{name: self.modalities[name].tensor(raw[name]) for name in self.modalities} for raw in raws]
+        tensors = [self._tensors(raw) for raw in raws]
         live = [row for row, raw in enumerate(raws) if not self.modalities or any(raw.values())]
         order = sorted(live, key=lambda row: max((len(tensor) for tensor in tensors[row].values()), default=0))
         found: dict[int, Prediction] = {row: self._empty(sources[row]) for row in set(range(len(sources))) - set(live)}
@@ -117,8 +118,7 @@ class System:
         """Log-probability of given targets, end symbol included."""
         if len(sources) != len(targets):
             raise UserError(f"scoring needs one target a source: got {len(targets)} for {len(sources)}")
-        raws = [self._tidied(source) for source in sources]
-        tensors = [{name: self.modalities[name].tensor(raw[name]) for name in self.modalities} for raw in raws]
+        tensors = [self._tensors(self._tidied(source)) for source in sources]
         gold = [[*self.target.encode(tidy(target)), EOS] for target in targets]
         order = sorted(range(len(gold)), key=lambda row: len(gold[row]))
         found: list[Scored] = [Scored(0.0, (), ())] * len(gold)
@@ -127,7 +127,7 @@ class System:
             rows = order[begin : begin + batch]
             with torch.inference_mode():
                 memory = self._encode([tensors[row] for row in rows])
-                scored = force(self.model, memory, len(rows), [gold[row] for row in rows], bos=BOS, eos=EOS)
+                scored = force(self.searched, memory, len(rows), [gold[row] for row in rows], bos=BOS, eos=EOS)
             for row, hypothesis in zip(rows, scored, strict=True):
                 pieces = tuple(self.target.pieces(hypothesis.tokens))
                 found[row] = Scored(hypothesis.log_prob, pieces, hypothesis.log_probs)
@@ -224,6 +224,13 @@ class System:
             raise UserError(f"this run reads {sorted(self.modalities)}, but got {sorted(named)}")
         return {name: tidy(raw) for name, raw in named.items()}
 
+    def _tensors(self, raw: Mapping[str, str]) -> dict[str, Tensor]:
+        return {name: modality.tensor(raw[name]) for name, modality in self.modalities.items()}
+
+    def _limit(self, tensors: Mapping[str, Tensor]) -> int:
+        """The most tokens an output may have."""
+        return self.lengths.limit(max((len(tensor) for tensor in tensors.values()), default=0))
+
     def _padded(self, tensors: Sequence[Mapping[str, Tensor]]) -> dict[str, Padded]:
         return {
             name: modality.collate([row[name] for row in tensors]).to(self.device)
@@ -243,13 +250,13 @@ class System:
     ) -> list[Result]:
         with torch.inference_mode():
             return search(
-                self.model,
+                self.searched,
                 self._encode(tensors),
                 len(tensors),
                 config,
                 bos=BOS,
                 eos=EOS,
-                limits=[self.lengths.limit(max((len(x) for x in row.values()), default=0)) for row in tensors],
+                limits=[self._limit(row) for row in tensors],
                 prefix=prefix,
                 keys=keys,
                 need_attention=attention and bool(self.model.decoder.maps),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman import card, metrics
+from dragoman.combining import EnsembleSystem, FusedSystem
 from dragoman.data.examples import Example, references
 from dragoman.files import write_atomically, write_json
 from dragoman.modalities.text import rarity
@@ -21,6 +22,7 @@ from dragoman.training.objective import summed_loss
 from dragoman.training.trainer import Scores, Trainer
 
 DEV_ROWS = 1000  # decoded at each validation
+DEFAULT_LM_WEIGHT = 0.3
 
 
 def train(
@@ -75,9 +77,17 @@ def train(
     return system
 
 
-def load(folder: PathLike, device: str = "auto") -> System:
-    """A trained system from its folder."""
-    return System.load(Path(folder), device)
+def load(
+    folder: Paths, device: str = "auto", *, lm: PathLike | None = None, lm_weight: float = DEFAULT_LM_WEIGHT
+) -> System:
+    """A trained system from its folder; from several folders, an ensemble.
+
+    With ``lm``, the run of a language model, outputs are ranked by log p(y | x) + ``lm_weight`` * log p_lm(y).
+    """
+    folders = [folder] if isinstance(folder, (str, Path)) else list(folder)
+    members = [System.load(Path(one), device) for one in folders]
+    system = members[0] if len(members) == 1 else EnsembleSystem(members)
+    return system if lm is None else FusedSystem(system, System.load(Path(lm), device), lm_weight)
 
 
 def evaluate(

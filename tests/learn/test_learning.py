@@ -32,15 +32,21 @@ def transformer(layers: int, **settings: Any) -> dict[str, Any]:
 
 CONV: dict[str, Any] = {"kind": "conv", "width": 64, "layers": 2}
 BOTH_WAYS = rnn(width=32)
-STEADY = {"learning_rate": 5e-3}  # what Transformer decoders like; recurrent ones learn faster at twice that
+STEADY = {"optim": {"learning_rate": 5e-3}}  # what Transformer decoders like; recurrent ones learn faster at twice that
 
-# (encoder, decoder, updates, optimiser)
+# (encoder, decoder, updates, what else of training)
 SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any], int, dict[str, Any]]] = {
     "last state": (rnn(width=64), rnn(width=128, context="initial"), 240, {}),
     "context at every step": (rnn(width=64), rnn(width=128, context="every-step"), 240, {}),
     "attention before, plain tanh": (rnn("tanh", width=32), rnn("tanh", timing="before"), 160, {}),
     "attention after, lstm": (rnn("lstm", width=32), rnn("lstm", attention={"kind": "bilinear"}), 200, {}),
     "input feeding": (BOTH_WAYS, rnn(input_feeding=True), 160, {}),
+    "scheduled sampling": (
+        BOTH_WAYS,
+        rnn(attention={"kind": "bilinear"}),
+        200,
+        {"sampling": {"schedule": "linear", "slope": 5e-3, "floor": 0.25}},
+    ),
     "hard attention before": (BOTH_WAYS, rnn(timing="before", selection="hard"), 240, {}),
     "hard attention after": (BOTH_WAYS, rnn(attention={"kind": "bilinear"}, selection="hard"), 240, {}),
     "transformer": (transformer(1), transformer(2), 320, STEADY),
@@ -61,8 +67,9 @@ def learn(name: str, task: str, folder: Path) -> float:
     words = ["".join(letters) for length in (2, 3, 4) for letters in itertools.product("abcde", repeat=length)]
     random.Random(1).shuffle(words)
     unseen, seen = words[:HELD_OUT], words[HELD_OUT:]
-    encoder, decoder, updates, optim = SYSTEMS[name]
+    encoder, decoder, updates, training = SYSTEMS[name]
     vector = 32 if decoder["kind"] == "rnn" else 64
+    optim = {"learning_rate": 1e-2, "schedule": "cosine", "warmup": 20}
     settings = {
         "source": {"embedding": 32, "dropout": 0.0, "tokenizer": {"kind": "characters"}},
         "target": {"tokenizer": {"kind": "characters"}},
@@ -70,12 +77,12 @@ def learn(name: str, task: str, folder: Path) -> float:
         "decoder": {"width": 64, "embedding": vector, "dropout": 0.0, **decoder},
         "training": {
             "batch_tokens": 256, "max_epochs": None, "max_updates": updates, "validate_every": updates, "average": 1,
-            "label_smoothing": 0.0, "threads": 1,
-            "optim": merge({"learning_rate": 1e-2, "schedule": "cosine", "warmup": 20}, optim),
+            "label_smoothing": 0.0, "threads": 1, "optim": optim,
         },
     }  # fmt: skip
-    training, dev = write(folder / "train.tsv", seen, task), write(folder / "dev.tsv", seen[:20], task)
-    system = train(training, dev, out=folder / "run", settings=settings)
+    settings = merge(settings, {"training": training})
+    pairs, dev = write(folder / "train.tsv", seen, task), write(folder / "dev.tsv", seen[:20], task)
+    system = train(pairs, dev, out=folder / "run", settings=settings)
     examples = [Example({SOURCE: word}, TASKS[task](word), line, "unseen") for line, word in enumerate(unseen, 1)]
     return evaluate(system, examples, beam=1).scores["exact"].value / 100
 

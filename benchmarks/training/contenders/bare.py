@@ -23,7 +23,8 @@ from ..job import (
     SENTENCES,
     Contender,
     Job,
-    read_lines,
+    Shape,
+    read_ids,
 )
 from ..meter import Meter, read_meter
 
@@ -31,7 +32,7 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 POOL = 40  # batches that are sorted together
 
 
-def batches(source_lengths: list[int], target_lengths: list[int], seed: int = 1) -> list[np.ndarray]:
+def batches(shape: Shape, source_lengths: list[int], target_lengths: list[int], seed: int = 1) -> list[np.ndarray]:
     """Batches of a number of sentences, sorted by length within shuffled pools."""
     chance = np.random.default_rng(seed)
     lengths, order, made = np.asarray(target_lengths), chance.permutation(len(target_lengths)), []
@@ -65,24 +66,18 @@ def main(job: Job, keep_pages: bool) -> None:
 
     torch.set_num_threads(job.threads)
     torch.manual_seed(job.seed)
-    folder = Path(job.corpus)
-    pieces = read_lines(folder / "vocabulary.txt")
-    ids = {piece: index for index, piece in enumerate(pieces, start=4)}
-    sources, targets = (
-        [[*(ids.get(piece, UNK) for piece in line.split(" ")), EOS] for line in read_lines(folder / f"train.{side}")]
-        for side in ("source", "target")
-    )
+    sources, targets, vocabulary = read_ids(Path(job.corpus), EOS + 1, UNK, EOS)
     lengths = [[len(row) for row in side] for side in (sources, targets)]
 
     def padded(rows: list[list[int]]) -> torch.Tensor:
         longest = max(map(len, rows))
         return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
 
-    model = BareModel(len(pieces) + 4, EMBEDDING, ENCODER, DECODER, DROPOUT, job.timing)
+    model = BareModel(vocabulary, EMBEDDING, ENCODER, DECODER, DROPOUT, job.shape)
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
     meter = Meter(REPORT_EVERY)
     for epoch in range(10**9):
-        for rows in batches(lengths[0], lengths[1], seed=job.seed * 1000 + epoch):
+        for rows in batches(job.shape, *lengths, seed=job.seed * 1000 + epoch):
             source = padded([sources[row] for row in rows])
             target = padded([targets[row] for row in rows])
             inputs = torch.cat([torch.full((len(rows), 1), BOS), target[:, :-1]], 1)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..job import (
+    BUDGET,
     CLIP,
     DECODER,
     DROPOUT,
@@ -22,19 +23,29 @@ from ..job import (
     LEARNING_RATE,
     REPORT_EVERY,
     SENTENCES,
+    SMOOTHING,
     Contender,
     Job,
+    Shape,
     read_lines,
 )
 from ..meter import Meter, read_meter
 
 NEVER = 10**9
+TINY = {
+    "share_vocabulary": True,
+    "share_embeddings": True,
+    "source": {"tokenizer": {"kind": "symbols"}},
+    "target": {"tokenizer": {"kind": "symbols"}},
+}  # over the preset
 
 
-def budget(source_lengths: list[int], target_lengths: list[int]) -> int:
-    """The token budget that makes as many batches an epoch as 80 sentences a batch do."""
+def budget(shape: Shape, source_lengths: list[int], target_lengths: list[int]) -> int:
+    """The token budget; for the recurrent shapes, the one that makes as many batches an epoch as 80 sentences do."""
     from dragoman.data.batching import make_batches
 
+    if shape == "transformer":
+        return BUDGET
     wanted, low, high = -(-len(target_lengths) // SENTENCES), 1, 1_000_000
     while low < high:
         middle = (low + high) // 2
@@ -45,13 +56,34 @@ def budget(source_lengths: list[int], target_lengths: list[int]) -> int:
     return low
 
 
-def batches(source_lengths: list[int], target_lengths: list[int]) -> list[np.ndarray]:
+def batches(shape: Shape, source_lengths: list[int], target_lengths: list[int]) -> list[np.ndarray]:
     from dragoman.data.batching import make_batches
 
-    return make_batches(source_lengths, target_lengths, budget(source_lengths, target_lengths), seed=1, epoch=0)
+    tokens = budget(shape, source_lengths, target_lengths)
+    return make_batches(source_lengths, target_lengths, tokens, seed=1, epoch=0)
 
 
 def settings(job: Job, tied: bool, batch_tokens: int) -> dict[str, Any]:
+    from dragoman.config import merge
+    from dragoman.recipe import gather
+
+    model = gather("transformer-tiny", overrides=TINY) if job.shape == "transformer" else recurrent(job, tied)
+    training = {
+        "batch_tokens": batch_tokens,
+        "label_smoothing": SMOOTHING if job.shape == "transformer" else 0.0,  # as everyone here
+        "optim": {"learning_rate": LEARNING_RATE, "clip": CLIP},
+        "threads": job.threads,
+        "seed": job.seed,
+        "device": "cpu",
+        "log_every": REPORT_EVERY,
+        "validate_every": NEVER,
+        "save_every": NEVER,
+        "max_epochs": NEVER,
+    }
+    return merge(model, {"training": training})
+
+
+def recurrent(job: Job, tied: bool) -> dict[str, Any]:
     return {
         "share_vocabulary": True,
         "source": {"tokenizer": {"kind": "symbols"}, "embedding": EMBEDDING, "dropout": DROPOUT},
@@ -64,21 +96,10 @@ def settings(job: Job, tied: bool, batch_tokens: int) -> dict[str, Any]:
             "layers": 1,
             "embedding": EMBEDDING,
             "context": "attention",
-            "timing": job.timing,
-            "attention": {"kind": "additive" if job.timing == "before" else "bilinear"},
+            "timing": job.shape,
+            "attention": {"kind": "additive" if job.shape == "before" else "bilinear"},
             "tie_embeddings": tied,
             "dropout": DROPOUT,
-        },
-        "training": {
-            "batch_tokens": batch_tokens,
-            "label_smoothing": 0.0,  # as everyone here
-            "optim": {"learning_rate": LEARNING_RATE, "clip": CLIP},
-            "threads": job.threads,
-            "seed": job.seed,
-            "device": "cpu",
-            "log_every": REPORT_EVERY,
-            "validate_every": NEVER,
-            "save_every": NEVER,
         },
     }
 
@@ -89,15 +110,18 @@ def command(job: Job, tied: bool = True) -> list[str]:
 
 def contender(tied: bool = True) -> Contender:
     if tied:
-        return Contender("Dragoman", "token-budget batches of the same mean size", command, read_meter, batches)
+        about = "token-budget batches of the same mean size"
+        return Contender("Dragoman", about, command, read_meter, batches, shapes=("before", "after", "transformer"))
     about = "the peers' output layer: 512 wide and not tied"
     return Contender("Dragoman, wide output", about, partial(command, tied=False), read_meter, batches)
 
 
 def main(job: Job, tied: bool) -> None:
     from dragoman.memory import keep_pages
+    from dragoman.threads import sleep_soon
 
     keep_pages()  # as its command line does
+    sleep_soon()
     from dragoman.building import build_model
     from dragoman.data.examples import SOURCE, Example
     from dragoman.data.tokenizers.symbols import Symbols
@@ -112,7 +136,7 @@ def main(job: Job, tied: bool) -> None:
     folder = Path(job.corpus)
     texts = [read_lines(folder / f"train.{side}") for side in ("source", "target")]
     lengths = [[line.count(" ") + 2 for line in side] for side in texts]
-    recipe = make_recipe(settings(job, tied, budget(*lengths)))
+    recipe = make_recipe(settings(job, tied, budget(job.shape, *lengths)))
     counts: dict[str, int] = dict.fromkeys(read_lines(folder / "vocabulary.txt"), 0)
     for line in [*texts[0], *texts[1]]:
         for piece in line.split(" "):

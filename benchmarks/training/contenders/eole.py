@@ -2,7 +2,7 @@
 
 Its recurrent decoder attends after the cell; input feeding puts the attended vector into the next cell, which is its
 nearest to Bahdanau timing. Without input feeding it runs whole sequences. Its output layer is as wide as the decoder,
-so it cannot be tied to narrower token vectors.
+so it cannot be tied to narrower token vectors. The Transformer it builds as asked: pre-norm, one table of vectors.
 """
 
 from __future__ import annotations
@@ -17,15 +17,22 @@ from typing import Any
 import numpy as np
 
 from ..job import (
+    BUDGET,
     CLIP,
     DECODER,
     DROPOUT,
     EMBEDDING,
+    FEED_FORWARD,
+    HEADS,
+    LAYERS,
     LEARNING_RATE,
     REPORT_EVERY,
     SENTENCES,
+    SMOOTHING,
+    WIDTH,
     Contender,
     Job,
+    Shape,
     read_lines,
 )
 
@@ -38,15 +45,25 @@ def read(line: str) -> float | None:
     return float(found[1]) if found else None
 
 
-def batches(source_lengths: list[int], target_lengths: list[int]) -> list[np.ndarray]:
+def batches(shape: Shape, source_lengths: list[int], target_lengths: list[int]) -> list[np.ndarray]:
     """Its rule: the bucket, here the whole corpus, sorted by source and then target length, and cut."""
     order = np.lexsort((target_lengths, source_lengths))
-    return [order[begin : begin + SENTENCES] for begin in range(0, len(order), SENTENCES)]
+    if shape != "transformer":
+        return [order[begin : begin + SENTENCES] for begin in range(0, len(order), SENTENCES)]
+    made: list[np.ndarray] = []
+    begin, longest = 0, 0
+    for end, row in enumerate(order.tolist()):
+        length = max(source_lengths[row], target_lengths[row])
+        longest = max(longest, length)
+        if longest * (end - begin + 1) > BUDGET:
+            made.append(order[begin:end])
+            begin, longest = end, length
+    return [*made, order[begin:]]
 
 
 def config(job: Job, vocabulary: Path, rows: int, size: int) -> dict[str, Any]:
     corpus, work = Path(job.corpus), Path(job.work)
-    before = job.timing == "before"
+    small = job.shape == "transformer"
 
     def files(name: str) -> dict[str, str]:
         return {"path_src": str(corpus / f"{name}.source"), "path_tgt": str(corpus / f"{name}.target")}
@@ -72,8 +89,8 @@ def config(job: Job, vocabulary: Path, rows: int, size: int) -> dict[str, Any]:
             "num_workers": 0,
             "world_size": 1,
             "gpu_ranks": [],
-            "batch_type": "sents",
-            "batch_size": SENTENCES,
+            "batch_type": "tokens" if small else "sents",
+            "batch_size": BUDGET if small else SENTENCES,
             "batch_size_multiple": 1,
             "dropout_steps": [0],
             "dropout": [DROPOUT],
@@ -82,22 +99,39 @@ def config(job: Job, vocabulary: Path, rows: int, size: int) -> dict[str, Any]:
             "optim": "adam",
             "learning_rate": LEARNING_RATE,
             "max_grad_norm": CLIP,
-            "label_smoothing": 0.0,
+            "label_smoothing": SMOOTHING if small else 0.0,
             "normalization": "tokens",
         },
-        "model": {
-            "architecture": "rnn",
-            "hidden_size": DECODER,  # the encoder's two directions share it
-            "input_feed": int(before),
-            "embeddings": {"word_vec_size": EMBEDDING},
-            "encoder": {"encoder_type": "brnn", "rnn_type": "LSTM", "layers": 1},
-            "decoder": {
-                "decoder_type": "rnn",
-                "rnn_type": "LSTM",
-                "layers": 1,
-                "global_attention": "mlp" if before else "general",
-            },
+        "model": transformer() if small else recurrent(job.shape == "before"),
+    }
+
+
+def recurrent(before: bool) -> dict[str, Any]:
+    return {
+        "architecture": "rnn",
+        "hidden_size": DECODER,  # the encoder's two directions share it
+        "input_feed": int(before),
+        "embeddings": {"word_vec_size": EMBEDDING},
+        "encoder": {"encoder_type": "brnn", "rnn_type": "LSTM", "layers": 1},
+        "decoder": {
+            "decoder_type": "rnn",
+            "rnn_type": "LSTM",
+            "layers": 1,
+            "global_attention": "mlp" if before else "general",
         },
+    }
+
+
+def transformer() -> dict[str, Any]:
+    return {
+        "architecture": "transformer",
+        "hidden_size": WIDTH,
+        "share_embeddings": True,
+        "share_decoder_embeddings": True,
+        "layers": LAYERS,
+        "heads": HEADS,
+        "transformer_ff": FEED_FORWARD,
+        "embeddings": {"word_vec_size": WIDTH, "position_encoding_type": "SinusoidalInterleaved"},
     }
 
 
@@ -113,8 +147,10 @@ def command(job: Job, program: str) -> list[str]:
     return [program, "train", "--config", str(file)]
 
 
-def contender(program: str) -> Contender:
+def contender(program: str, shapes: tuple[Shape, ...]) -> Contender:
     about = "untied 512-wide output layer; before = input feeding"
+    if "transformer" in shapes:
+        about = "batches by its own rule"
     python = str(Path(program).with_name("python"))
     start = partial(command, program=program)
-    return Contender("eole", about, start, read, batches, python=python, package="eole", is_peer=True)
+    return Contender("eole", about, start, read, batches, python=python, package="eole", is_peer=True, shapes=shapes)

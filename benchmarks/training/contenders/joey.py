@@ -1,7 +1,8 @@
 """Joey NMT, by its command line, in an environment of its own.
 
 Its recurrent decoder attends after the cell; input feeding puts the context into the next cell, which is its nearest to
-Bahdanau timing. Its output layer is as wide as the decoder, so it cannot be tied to narrower token vectors.
+Bahdanau timing. Its output layer is as wide as the decoder, so it cannot be tied to narrower token vectors. The
+Transformer it builds as asked, pre-norm and tied, but its dropout falls on the attention weights too.
 """
 
 from __future__ import annotations
@@ -15,16 +16,23 @@ from typing import Any
 import numpy as np
 
 from ..job import (
+    BUDGET,
     CLIP,
     DECODER,
     DROPOUT,
     EMBEDDING,
     ENCODER,
+    FEED_FORWARD,
+    HEADS,
+    LAYERS,
     LEARNING_RATE,
     REPORT_EVERY,
     SENTENCES,
+    SMOOTHING,
+    WIDTH,
     Contender,
     Job,
+    Shape,
     read_lines,
 )
 
@@ -38,17 +46,24 @@ def read(line: str) -> float | None:
     return float(found[1]) if found else None
 
 
-def batches(source_lengths: list[int], target_lengths: list[int]) -> list[np.ndarray]:
-    """Its rule: so many sentences of a shuffled corpus, lengths not looked at."""
+def batches(shape: Shape, source_lengths: list[int], target_lengths: list[int]) -> list[np.ndarray]:
+    """Its rule: so many sentences, or padded tokens, of a shuffled corpus; nothing is sorted by length."""
     order = np.random.default_rng(1).permutation(len(target_lengths))
-    return [order[begin : begin + SENTENCES] for begin in range(0, len(order), SENTENCES)]
+    if shape != "transformer":
+        return [order[begin : begin + SENTENCES] for begin in range(0, len(order), SENTENCES)]
+    made: list[np.ndarray] = []
+    begin, longest = 0, 0
+    for end, row in enumerate(order.tolist(), start=1):
+        longest = max(longest, source_lengths[row], target_lengths[row])
+        if longest * (end - begin) >= BUDGET:
+            made.append(order[begin:end])
+            begin, longest = end, 0
+    return [*made, order[begin:]] if begin < len(order) else made
 
 
 def config(job: Job, vocabulary: Path) -> dict[str, Any]:
-    corpus = Path(job.corpus)
+    corpus, small = Path(job.corpus), job.shape == "transformer"
     side = {"level": "word", "max_length": 256, "voc_file": str(vocabulary)}
-    layer = {"type": "recurrent", "rnn_type": "lstm", "num_layers": 1, "dropout": DROPOUT}
-    vectors = {"embeddings": {"embedding_dim": EMBEDDING, "scale": False, "dropout": DROPOUT}}
     return {
         "name": "benchmark",
         "joeynmt_version": "2.3.0",
@@ -74,12 +89,12 @@ def config(job: Job, vocabulary: Path) -> dict[str, Any]:
             "optimizer": "adam",
             "learning_rate": LEARNING_RATE,
             "clip_grad_norm": CLIP,
-            "label_smoothing": 0.0,
+            "label_smoothing": SMOOTHING if small else 0.0,
             "scheduling": "warmupinversesquareroot",
             "learning_rate_warmup": 100,
             "loss": "crossentropy",
-            "batch_size": SENTENCES,
-            "batch_type": "sentence",
+            "batch_size": BUDGET if small else SENTENCES,
+            "batch_type": "token" if small else "sentence",
             "normalization": "tokens",
             "epochs": 1000,
             "updates": NEVER,
@@ -91,23 +106,50 @@ def config(job: Job, vocabulary: Path) -> dict[str, Any]:
             "print_valid_sents": [0],
             "keep_best_ckpts": 1,
         },
-        "model": {
-            "initializer": "xavier_uniform",
-            "embed_initializer": "normal",
-            "embed_init_weight": 0.1,
-            "tied_embeddings": False,
-            "tied_softmax": False,
-            "encoder": {**layer, **vectors, "hidden_size": ENCODER, "bidirectional": True},
-            "decoder": {
-                **layer,
-                **vectors,
-                "hidden_size": DECODER,
-                "hidden_dropout": DROPOUT,
-                "input_feeding": job.timing == "before",
-                "init_hidden": "last",
-                "attention": "bahdanau" if job.timing == "before" else "luong",
-            },
+        "model": transformer() if small else recurrent(job.shape == "before"),
+    }
+
+
+def recurrent(before: bool) -> dict[str, Any]:
+    layer = {"type": "recurrent", "rnn_type": "lstm", "num_layers": 1, "dropout": DROPOUT}
+    vectors = {"embeddings": {"embedding_dim": EMBEDDING, "scale": False, "dropout": DROPOUT}}
+    return {
+        "initializer": "xavier_uniform",
+        "embed_initializer": "normal",
+        "embed_init_weight": 0.1,
+        "tied_embeddings": False,
+        "tied_softmax": False,
+        "encoder": {**layer, **vectors, "hidden_size": ENCODER, "bidirectional": True},
+        "decoder": {
+            **layer,
+            **vectors,
+            "hidden_size": DECODER,
+            "hidden_dropout": DROPOUT,
+            "input_feeding": before,
+            "init_hidden": "last",
+            "attention": "bahdanau" if before else "luong",
         },
+    }
+
+
+def transformer() -> dict[str, Any]:
+    side = {
+        "type": "transformer",
+        "num_layers": LAYERS,
+        "num_heads": HEADS,
+        "embeddings": {"embedding_dim": WIDTH, "scale": True, "dropout": 0.0},
+        "hidden_size": WIDTH,
+        "ff_size": FEED_FORWARD,
+        "dropout": DROPOUT,
+        "layer_norm": "pre",
+    }
+    return {
+        "initializer": "xavier_uniform",
+        "embed_initializer": "xavier_uniform",
+        "tied_embeddings": True,
+        "tied_softmax": True,
+        "encoder": side,
+        "decoder": dict(side),
     }
 
 
@@ -120,7 +162,11 @@ def command(job: Job, python: str) -> list[str]:
     return [python, "-m", "joeynmt", "train", str(file), "--skip-test"]
 
 
-def contender(python: str) -> Contender:
+def contender(python: str, shapes: tuple[Shape, ...]) -> Contender:
     about = "untied 512-wide output layer; batches not sorted by length; before = input feeding"
+    if "transformer" in shapes:
+        about = "batches not sorted by length; dropout on the attention weights too"
     start = partial(command, python=python)
-    return Contender("Joey NMT", about, start, read, batches, python=python, package="joeynmt", is_peer=True)
+    return Contender(
+        "Joey NMT", about, start, read, batches, python=python, package="joeynmt", is_peer=True, shapes=shapes
+    )

@@ -15,6 +15,7 @@ from dragoman.contracts import Frontend, Modality
 from dragoman.data import tokenizers
 from dragoman.data.tokenizers import Tokenizer, TokenizerConfig
 from dragoman.data.vocabulary import EOS, PAD, UNK
+from dragoman.nn.chance import chance
 from dragoman.nn.layers import Embedding
 from dragoman.types import Padded
 
@@ -89,5 +90,5 @@ def rarity(counts: Sequence[int], strength: float = 0.25) -> Tensor:
 
 
 def hide_rare(tokens: Tensor, rare: Tensor) -> Tensor:
-    hidden = torch.rand(tokens.shape, device=tokens.device) < rare[tokens]
+    hidden = torch.rand(tokens.shape, device=tokens.device, generator=chance()) < rare[tokens]
     return tokens.masked_fill(hidden, UNK)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from dragoman.nn.chance import chance
+
 
 class Dropout(nn.Module):
     """Dropout whose mask is drawn 16 bits at a time.
@@ -23,7 +25,7 @@ class Dropout(nn.Module):
         if x.device.type != "cpu":
             return nn.functional.dropout(x, self.share)
         count = x.numel()
-        draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), 2**63 - 1)
+        draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), 2**63 - 1, generator=chance())
         kept = draws.view(torch.int16)[:count].view(x.shape) >= int(self.share * 65536) - 32768
         return x * kept.to(x.dtype).mul_(1.0 / (1.0 - self.share))
 

@@ -1,8 +1,8 @@
 """Hard attention: one position is chosen, and nothing else is read (Xu et al. 2015, section 4.1).
 
 In training the choice is drawn from the soft weights (eq. 8), so that every score can be trained by what its choices
-lead to (``training/reinforce.py``); otherwise it is the likeliest position. Random numbers are torch's own, which every
-update seeds.
+lead to (``training/reinforce.py``); otherwise it is the likeliest position. Random numbers are those of
+``nn/chance.py``, which every update seeds.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from dragoman.nn.chance import chance
 from dragoman.types import Choices
 
 Selection = Literal["soft", "hard"]
@@ -26,7 +27,9 @@ def choose(weights: Tensor, draw: bool) -> tuple[Tensor, Choices | None]:
     """
     soft = weights.detach()
     if draw:
-        soft = soft / torch.empty_like(soft).exponential_()  # the first of S exponential clocks that run at these rates
+        soft = soft / torch.empty_like(soft).exponential_(
+            generator=chance()
+        )  # the first of S exponential clocks that run at these rates
     index = soft.argmax(-1, keepdim=True)  # (B, Q, A, 1)
     hard = torch.zeros_like(soft).scatter_(-1, index, 1.0)
     if not draw:

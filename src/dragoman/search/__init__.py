@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from dragoman.search.combined import Ensemble, Fusion, Renumbered
 from dragoman.search.options import SearchConfig
-from dragoman.search.paths import force
+from dragoman.search.paths import follow, force
+from dragoman.search.rows import Decodes
 from dragoman.search.rules import Rule
 from dragoman.search.run import search
 from dragoman.search.trace import Result
 
-__all__ = ["Result", "Rule", "SearchConfig", "force", "search"]
+__all__ = [
+    "Decodes",
+    "Ensemble",
+    "Fusion",
+    "Renumbered",
+    "Result",
+    "Rule",
+    "SearchConfig",
+    "follow",
+    "force",
+    "search",
+]

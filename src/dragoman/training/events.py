@@ -24,6 +24,7 @@ class Stepped:
     gradient_norm: float
     tokens_per_second: float
     seconds: float
+    gold_share: float = 1.0  # of the decoder's inputs; the others are its own (scheduled sampling)
 
 
 @dataclass(frozen=True, slots=True)

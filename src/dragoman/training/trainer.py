@@ -11,12 +11,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from dragoman.config import Section
@@ -27,14 +28,23 @@ from dragoman.modalities.text import hide_rare
 from dragoman.nn.model import Model
 from dragoman.training.checkpoint import Progress, load_checkpoint, named_weights, save_checkpoint
 from dragoman.training.events import Event, Saved, Started, Stepped, Stopped, Validated
-from dragoman.training.objective import loss_and_gold, summed_loss
+from dragoman.training.freezing import find_frozen
+from dragoman.training.objective import loss_and_gold
 from dragoman.training.optim import OptimConfig, learning_rate, make_optimizer
 from dragoman.training.reinforce import ReinforceConfig, surrogate
+from dragoman.training.sampling import SamplingConfig, gold_share, mix
+from dragoman.training.shares import Shares, can_share
 from dragoman.types import Batch
+
+
+def _one_is_a_list(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
 
 
 class TrainingConfig(Section):
     optim: OptimConfig = OptimConfig()
+    sampling: SamplingConfig = SamplingConfig()  # scheduled sampling of the decoder's inputs
+    freeze: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()  # encoder, decoder, a source, a parameter
     reinforce: ReinforceConfig = ReinforceConfig()
     batch_tokens: int = Field(2048, gt=0)  # rows of a batch times its longest side
     accumulate: int = Field(1, gt=0)  # batches an update
@@ -92,8 +102,12 @@ class Trainer:
         self.model, self.data, self.config, self.folder = model, data, config, folder
         self.validate, self.rare_targets = validate, rare_targets
         self.device = pick_device(config.device)
-        torch.set_num_threads(config.threads or os.cpu_count() or 1)
+        self.threads = config.threads or _cores()
+        torch.set_num_threads(self.threads)
         model.to(self.device)
+        self.frozen = find_frozen(model, config.freeze)
+        for parameter in self.frozen.parameters:
+            parameter.requires_grad_(False)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = make_optimizer(config.optim, self.parameters)
         self.progress = Progress()
@@ -138,7 +152,8 @@ class Trainer:
                 batches = self._batches(progress.epoch)
             progress.seconds = clock()
             if progress.update % config.log_every == 0:
-                yield self._log(window.report(progress, self.optimizer.param_groups[0]["lr"]))
+                share = gold_share(config.sampling, progress.update)
+                yield self._log(window.report(progress, self.optimizer.param_groups[0]["lr"], share))
             ends = progress.update >= last_update or (config.max_time or float("inf")) <= progress.seconds
             if ends or progress.update % validate_every == 0:
                 yield self._log(self._validate())
@@ -180,12 +195,13 @@ class Trainer:
         """Seconds an update takes here, tried on copies: training itself is not touched."""
         batches = self._batches(0)
         weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        self.model.train()
+        self._train_mode()
+        share = gold_share(self.config.sampling, self.last_update(len(batches)))
         times = []
         for rows in batches[: updates + 1]:
             began = time.monotonic()
             batch = self.data.batch(rows).to(self.device)
-            (summed_loss(self.model.teach(batch), batch, self.config.label_smoothing) / batch.tokens).backward()
+            self._gradients(self._inputs(batch, share), batch.tokens, seed=0)
             times.append((time.monotonic() - began) / batch.tokens)
         self.optimizer.zero_grad(set_to_none=True)
         self.model.load_state_dict(weights)
@@ -198,26 +214,19 @@ class Trainer:
     def _update(self, batches: list[np.ndarray], last_update: int, window: _Window) -> None:
         progress, config = self.progress, self.config
         progress.update += 1
-        torch.manual_seed(config.seed * 1_000_003 + progress.update)
+        seed = config.seed * 1_000_003 + progress.update
+        torch.manual_seed(seed)
         group = batches[progress.position : progress.position + config.accumulate]
         progress.position += len(group)
         loaded = [self.data.batch(rows) for rows in group]
         tokens = sum(batch.tokens for batch in loaded)
-        self.model.train()
-        total, rewarded = 0.0, None
-        for batch in loaded:
-            batch = batch.to(self.device)
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=config.autocast):
-                step = self.model.teach(self._hide_rare(batch))
-                summed, gold = loss_and_gold(step, batch, config.label_smoothing)
-                loss = summed / tokens
-            total += loss.item()
-            if step.choices is not None:
-                earned = float(gold.sum())
-                rewarded = (rewarded or 0.0) + earned
-                baseline = earned / batch.tokens if progress.baseline is None else progress.baseline
-                loss = loss + surrogate(step.choices, batch.mask, gold, baseline, config.reinforce) / tokens
-            loss.backward()
+        self._train_mode()
+        share = gold_share(config.sampling, progress.update)
+        learnt: list[_Learnt] = []
+        for index, batch in enumerate(loaded):
+            learnt += self._gradients(self._inputs(batch.to(self.device), share), tokens, seed + index)
+        total = sum(one.loss for one in learnt)
+        rewards = [one.reward for one in learnt if one.reward is not None]
         limit = config.optim.clip or float("inf")
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, limit))
         rate = learning_rate(config.optim, progress.update, last_update, progress.reductions)
@@ -225,8 +234,8 @@ class Trainer:
             options["lr"] = rate
         if np.isfinite(norm) and np.isfinite(total):
             self.optimizer.step()
-            if rewarded is not None:
-                progress.baseline = config.reinforce.moved(progress.baseline, rewarded / tokens)
+            if rewards:
+                progress.baseline = config.reinforce.moved(progress.baseline, sum(rewards) / tokens)
         else:
             progress.skipped += 1
             if progress.skipped > 20:
@@ -238,10 +247,43 @@ class Trainer:
         progress.tokens += tokens
         window.add(total * tokens, tokens, norm)
 
-    def _hide_rare(self, batch: Batch) -> Batch:
-        if self.rare_targets is None:
-            return batch
-        return replace(batch, inputs=hide_rare(batch.inputs, self.rare_targets))
+    def _gradients(self, batch: Batch, tokens: int, seed: int) -> list[_Learnt]:
+        if self._shares is None or not self._shares.can_take(batch):
+            return [self._learn(self.model, batch, tokens)]
+        return self._shares.run(lambda model, part: self._learn(model, part, tokens), batch, seed)
+
+    def _learn(self, model: Model, batch: Batch, tokens: int) -> _Learnt:
+        """Leave the gradient of the loss an update's token in the model's parameters."""
+        config, baseline = self.config, self.progress.baseline
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=config.autocast):
+            step = model.teach(batch)
+            summed, gold = loss_and_gold(step, batch, config.label_smoothing)
+        loss = summed / tokens
+        value, reward = loss.item(), None
+        if step.choices is not None:
+            reward = float(gold.sum())
+            expected = reward / batch.tokens if baseline is None else baseline
+            loss = loss + surrogate(step.choices, batch.mask, gold, expected, config.reinforce) / tokens
+        loss.backward()
+        return _Learnt(value, reward)
+
+    @cached_property
+    def _shares(self) -> Shares | None:
+        """None: batches stay whole."""
+        if self.threads == 1 or self.device.type != "cpu" or not can_share(self.model):
+            return None
+        return Shares(self.model, self.threads)
+
+    def _train_mode(self) -> None:
+        self.model.train()
+        for module in self.frozen.statistics:
+            module.eval()
+
+    def _inputs(self, batch: Batch, share: float) -> Batch:
+        """What the decoder is fed: the gold tokens, rare ones hidden now and then, some replaced by its own."""
+        if self.rare_targets is not None:
+            batch = replace(batch, inputs=hide_rare(batch.inputs, self.rare_targets))
+        return batch if share >= 1 else mix(self.model, batch, share)
 
     def _validate(self) -> Validated:
         progress, config = self.progress, self.config
@@ -300,6 +342,20 @@ class Trainer:
             os.truncate(self.metrics, min(self.progress.metrics_bytes, self.metrics.stat().st_size))
 
 
+@dataclass(frozen=True, slots=True)
+class _Learnt:
+    loss: float  # a token of the update
+    reward: float | None  # of hard attention's choices, summed
+
+
+def _cores() -> int:
+    """As many as a person allows (OMP_NUM_THREADS), or all that this process may use."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdecimal() and int(asked):
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class _Window:
     """Sums since the last report."""
 
@@ -317,11 +373,11 @@ class _Window:
             self.updates + 1,
         )
 
-    def report(self, progress: Progress, rate: float) -> Stepped:
+    def report(self, progress: Progress, rate: float, gold_share: float) -> Stepped:
         elapsed = max(time.monotonic() - self.began, 1e-9)
         event = Stepped(
             progress.update, progress.epoch, self.loss / max(self.tokens, 1), rate, self.norm / max(self.updates, 1),
-            self.tokens / elapsed, progress.seconds,
+            self.tokens / elapsed, progress.seconds, gold_share,
         )  # fmt: skip
         self.restart()
         return event

@@ -1,4 +1,4 @@
-"""Recurrent decoder: systems C, D and F in one file, because they differ in what enters the cell.
+"""Recurrent decoder that gets the source as its first state, at every step, or by attention.
 
     context = "initial"     the source's summary is the first state            s_t = g(y_{t-1}, s_{t-1})
     context = "every-step"  and it is fed to every step as well (Cho 2014)      s_t = g(y_{t-1}, s_{t-1}, c)

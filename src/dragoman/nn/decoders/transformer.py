@@ -50,7 +50,7 @@ class Transformer(Decoder):
         self.last_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
         tied = config.tie_embeddings
         self.leave = nn.Linear(config.width, vector) if tied and vector != config.width else nn.Identity()
-        self.project = nn.Linear(vector if tied else config.width, vocabulary)
+        self.project = nn.Linear(vector if tied else config.width, vocabulary, bias=False)  # section 3.4: no bias
         start(self.project)
         if tied:
             self.project.weight = self.embedding.weight

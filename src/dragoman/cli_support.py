@@ -1,0 +1,92 @@
+"""What the verbs of the command line share: reading lines and files, stopping politely. Light, as ``cli`` is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+
+def column(value: str | None) -> str | int | None:
+    return int(value) if value is not None and value.isdecimal() else value
+
+
+def data_config(source: str | None, target: str | None, settings: list[str] | None) -> Any:
+    from pydantic import ValidationError
+
+    from dragoman.config import ConfigError, explain, parse_overrides
+    from dragoman.data.reading import DataConfig
+
+    columns = {"source": column(source), "target": column(target)}
+    given = parse_overrides(settings or [])
+    asked = given.pop("data", {})
+    if given or not isinstance(asked, dict):
+        wrong = next(iter(given), "data")
+        raise ConfigError(f"--set {wrong}: only settings of the data are heeded here, for example data.format=tsv")
+    try:
+        return DataConfig(**(asked | {key: value for key, value in columns.items() if value is not None}))
+    except ValidationError as error:
+        raise explain(error, DataConfig, "data") from None
+
+
+def read_like(system: Any, files: list[str], source: str | None, target: str | None) -> Any:
+    """Read a file as the run's training file was read, unless columns are said."""
+    from dragoman.data.reading import read
+
+    config = system.recipe.data
+    columns = {"source": column(source), "target": column(target)}
+    return read(files, config.model_copy(update={key: value for key, value in columns.items() if value is not None}))
+
+
+def lines(file: str) -> Iterator[str]:
+    """Lines end at \\n only. Bytes that are not UTF-8 become U+FFFD: one line in, one line out."""
+    from dragoman.errors import UserError
+
+    try:
+        stream = sys.stdin.buffer if file == "-" else open(file, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror})") from None
+    with stream:
+        for number, line in enumerate(stream):
+            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
+            yield text.removeprefix("\ufeff") if number == 0 else text
+
+
+def chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
+    chunk: list[str] = []
+    for line in lines:
+        chunk.append(line)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+@contextmanager
+def stoppable() -> Iterator[Any]:
+    """Ctrl-C and a polite kill ask training to save and stop; a second one stops at once."""
+    import signal
+
+    asked = False
+
+    def handler(number: int, frame: Any) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, previous in old.items():
+            signal.signal(number, previous)

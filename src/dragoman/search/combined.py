@@ -1,0 +1,104 @@
+"""Several decoders that answer as one. Each has the decoder's call, so every search works with them unchanged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dragoman.search.rows import Decodes, Prediction
+from dragoman.types import State, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """What a search reads of a step."""
+
+    log_probs: Tensor  # (N, T, V)
+    state: State
+    attention: Tensor | None = None  # (N, T, A, S)
+
+
+class Renumbered:
+    """A decoder whose vocabulary is numbered otherwise: ``ids`` (V,) gives, for each token here, its number there."""
+
+    def __init__(self, decoder: Decodes, ids: Tensor) -> None:
+        self.decoder, self.ids = decoder, ids
+
+    def start(self, memory: Any, sources: int) -> State:
+        return self.decoder.start(memory, sources)
+
+    def __call__(self, tokens: Tensor, state: State, need_attention: bool = False) -> Combined:
+        ids = self.ids.to(tokens.device)
+        step = self.decoder(ids[tokens], state, need_attention)
+        return Combined(step.log_probs.index_select(-1, ids), step.state, step.attention)
+
+
+class Ensemble:
+    """p(y_t) = the mean of the members' probabilities, at every step (Hansen & Salamon 1990; Sutskever et al. 2014).
+
+    The memory is one memory a member, in their order. Attention is that of the first member: the others may cut the
+    source into other positions.
+    """
+
+    def __init__(self, members: Sequence[Decodes]) -> None:
+        self.members = list(members)
+
+    def start(self, memory: Sequence[Any], sources: int) -> State:
+        return _join([member.start(one, sources) for member, one in zip(self.members, memory, strict=True)])
+
+    def __call__(self, tokens: Tensor, state: State, need_attention: bool = False) -> Combined:
+        steps: list[Prediction] = [
+            member(tokens, part, need_attention and not index)
+            for index, (member, part) in enumerate(zip(self.members, _split(state, len(self.members)), strict=True))
+        ]
+        log_probs = torch.stack([step.log_probs for step in steps])  # (members, N, T, V)
+        mean = torch.logsumexp(log_probs, 0) - math.log(len(steps))
+        return Combined(mean, _join([step.state for step in steps]), steps[0].attention)
+
+
+class Fusion:
+    """log p(y_t | x) + weight * log p_lm(y_t): shallow fusion (Gulcehre et al. 2015, section 4.1).
+
+    These are scores to rank by and no log-probabilities of anything: over the vocabulary they do not sum to one. A
+    weight of zero or more keeps them at or below zero, which is all that the searches rely on.
+    """
+
+    def __init__(self, decoder: Decodes, language_model: Decodes, weight: float) -> None:
+        self.decoder, self.language_model, self.weight = decoder, language_model, weight
+
+    def start(self, memory: Any, sources: int) -> State:
+        return _join([self.decoder.start(memory, sources), self.language_model.start(None, sources)])
+
+    def __call__(self, tokens: Tensor, state: State, need_attention: bool = False) -> Combined:
+        own, other = _split(state, 2)
+        step = self.decoder(tokens, own, need_attention)
+        told = self.language_model(tokens, other)
+        scores = step.log_probs
+        if self.weight:  # nothing times an impossible token would be no number
+            scores = scores + self.weight * told.log_probs
+        return Combined(scores, _join([step.state, told.state]), step.attention)
+
+
+def _join(states: Sequence[State]) -> State:
+    """One state with a branch a member, so that rows and sources of all are reordered and selected together."""
+    return State(
+        states[0].sources,
+        {str(index): state.fixed for index, state in enumerate(states)},
+        {str(index): state.carry for index, state in enumerate(states)},
+    )
+
+
+def _split(state: State, members: int) -> list[State]:
+    return [
+        replace(state, fixed=_branch(state.fixed, index), carry=_branch(state.carry, index)) for index in range(members)
+    ]
+
+
+def _branch(tree: Tree, index: int) -> Tree:
+    assert isinstance(tree, Mapping)
+    return tree[str(index)]
