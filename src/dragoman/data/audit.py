@@ -135,7 +135,7 @@ class Audit:
         self.sources, self.several = len(first), len(several)
         names = list(examples[0].sources) if examples else []
         self.statistics = {name: TextStatistics.of(one.sources[name] for one in examples) for name in names}
-        self.statistics[TARGET if names or not examples else "text"] = TextStatistics.of(one.target for one in examples)
+        self.statistics[TARGET] = TextStatistics.of(one.target for one in examples)
 
     def summary(self) -> str:
         share = f" ({self.used / self.rows:.1%})" if self.rows else ""
