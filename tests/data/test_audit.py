@@ -112,7 +112,7 @@ def test_statistics_by_name_and_for_a_language_model() -> None:
     assert list(audit.statistics) == ["picture", "question", "target"]
     audit = Audit(("f",))
     audit.describe([Example({}, "one", 1, "f"), Example({}, "two", 2, "f"), Example({}, "one", 3, "f")])
-    assert list(audit.statistics) == ["text"]
+    assert list(audit.statistics) == ["target"]
     assert audit.count("duplicate") == 1 and audit.several == 0
 
 
