@@ -108,10 +108,15 @@ def test_the_loss_counts_the_source_where_asked_and_only_in_training(pairs: Path
 
 
 @pytest.mark.parametrize("kind", ["rnn", "transformer"])
-def test_one_network_learns_to_copy(kind: str, tmp_path: Path, pairs_file: Callable[..., Path]) -> None:
-    for name, rows, seed in (("train", 1500, 1), ("test", 200, 2)):
-        lines = pairs_file(tmp_path / f"{name}.tsv", rows, seed, 4).read_text().splitlines()
-        (tmp_path / f"{name}.tsv").write_text("".join(f"{line.split()[0]}\t{line.split()[0]}\n" for line in lines))
+@pytest.mark.parametrize("task", ["copy", "reverse"])
+def test_one_network_learns(task: str, kind: str, tmp_path: Path, pairs_file: Callable[..., Path]) -> None:
+    seen: list[str] = []
+    for name, rows, seed in (("train", 1500, 1), ("test", 300, 2)):
+        words = [line.split()[0] for line in pairs_file(tmp_path / name, rows, seed, 4).read_text().splitlines()]
+        words = [word for word in words if word not in seen]
+        lines = [f"{word}\t{word if task == 'copy' else word[::-1]}\n" for word in words]
+        (tmp_path / f"{name}.tsv").write_text("".join(lines))
+        seen += words
     network = {
         "rnn": {"kind": "rnn", "cell": "gru", "width": 128, "embedding": 32},
         "transformer": {"kind": "transformer", "width": 32, "layers": 2, "heads": 4, "feed_forward": 64, "dropout": 0},
