@@ -156,7 +156,7 @@ def plan(
     else:
         metric = metrics.choose(target.kind, [example.target for example in data.dev])
     if recipe.metric != "auto":
-        metric = metrics.Choice(recipe.metric, metric.metrics, "as asked for")
+        metric = metrics.Choice(recipe.metric, metric.metrics, "it was asked for")
     reasons += _describe(recipe, shape)
     reasons.append(f"metric: {metrics.METRICS[metric.headline].label}, because {metric.reason}")
     model = build_model(recipe, modalities, target)
