@@ -7,6 +7,7 @@ import json
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from dragoman.planning import plan
 from dragoman.recipe import gather, make_recipe
 from dragoman.system import System
 from dragoman.training.events import Stepped
+from dragoman.training.shares import deal, joined
 from dragoman.workflow import evaluate, train
 
 SMALL: dict[str, Any] = {
@@ -185,10 +187,10 @@ def test_streams_are_the_text_in_order(lines: list[list[int]], chunk: int, budge
         for batch in made:
             size = int(batch.mask[row].sum())
             inputs, targets = batch.inputs[row, :size].tolist(), batch.targets[row, :size].tolist()
-            if read_so_far and size:  # goes on behind the chunk before
+            if read_so_far:  # goes on behind the chunk before
                 assert inputs[0] == (BOS if read_so_far[-1] == EOS else read_so_far[-1])
             assert inputs[1:] == [BOS if token == EOS else token for token in targets[:-1]]
-            assert max([0, *batch.mask.sum(1).tolist()]) <= chunk
+            assert 0 < size <= chunk + 1
             read_so_far += targets
         streams += read_so_far
     # behind each other, they are the text from some place on, round to that place
@@ -203,18 +205,33 @@ def test_chunks_with_a_carried_state_are_the_whole_text(text: Path) -> None:
     whole = data.batch(np.stack([chunks[0][:, 0], [data.tokens]], 1))  # one chunk, from where the epoch begins
     state, pieces = None, []
     for rows in chunks:
-        step = model.teach(data.batch(rows), state)
+        step = model.teach(replace(data.batch(rows), state=state))
         pieces.append(step.log_probs)
         state = step.state.detach()
     assert torch.allclose(torch.cat(pieces, 1), model.teach(whole).log_probs, atol=1e-5)
 
 
+def test_streams_dealt_out_among_cores_carry_their_own_states(text: Path) -> None:
+    settled = plan(text, preset="lm-rnn", settings=small(data={"running": True}))
+    model, data = settled.system.model.eval(), settled.system.training_data(settled.data.train)
+    state = None
+    for rows in data.batches(63, seed=1, epoch=0)[:3]:  # seven streams for three cores
+        batch = replace(data.batch(rows), state=state)
+        dealt = joined([model.teach(deal(batch, index, 3)).state for index in range(3)])
+        state = model.teach(batch).state
+        assert dealt.sources == state.sources == 7
+        assert torch.allclose(dealt.carry["hidden"], state.carry["hidden"], atol=1e-6)  # type: ignore[call-overload]
+
+
 # ---- going on
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_running_text_in_sittings_is_running_text_in_one(text: Path, tmp_path: Path, accumulate: int) -> None:
-    asked = small(data={"running": True}, training={"accumulate": accumulate, "max_updates": 23, "batch_tokens": 36})
+@pytest.mark.parametrize(("accumulate", "streams", "threads"), [(1, 4, 1), (2, 4, 1), (1, 9, 2)])
+def test_running_text_in_sittings_is_running_text_in_one(
+    text: Path, tmp_path: Path, accumulate: int, streams: int, threads: int
+) -> None:
+    training = {"accumulate": accumulate, "max_updates": 23, "batch_tokens": 9 * streams, "threads": threads}
+    asked = small(data={"running": True}, training=training)
     train(text, out=tmp_path / "whole", preset="lm-rnn", settings=asked)
     for updates in (1, 5, 3, 9):
         stop = iter(range(1, updates + 1))

@@ -194,11 +194,8 @@ def _fit(
             modality = part("modality", kind_of(config)).fit(config, texts[name], name)
         reasons += modality.notes
         modalities[name] = modality
-    target = _tokenizer(
-        origins.target_tokenizer(recipe.target.tokenizer, targets),
-        targets,
-        "text" if recipe.is_language_model else "target",
-    )
+    side = "text" if recipe.is_language_model else "target"
+    target = _tokenizer(origins.target_tokenizer(recipe.target.tokenizer, targets), targets, side)
     reasons += [*target.notes, *origins.notes]
     return modalities, target
 

@@ -89,11 +89,6 @@ class Recipe(Section):
         return self
 
     def _language_model(self) -> None:
-        if self.data.running and self.training.sampling.schedule != "none":
-            raise ValueError(
-                "training.sampling draws each text from its start, which running text has only once; use lines "
-                "(data.running = false), or schedule = 'none'"
-            )
         if self.data.source:
             raise ValueError("a language model (sources = {}) reads no source, but data.source names one")
         if self.data.format == "parallel":

@@ -32,7 +32,7 @@ from dragoman.recipe import Recipe, make_recipe
 from dragoman.search import Decodes, Result, SearchConfig, force, force_running, search
 from dragoman.training.checkpoint import load_weights, named_weights, read_tensors
 from dragoman.training.trainer import pick_device
-from dragoman.types import Hypothesis, Padded
+from dragoman.types import Hypothesis, Padded, State
 
 FORMAT = 1  # of the run folder
 
@@ -262,10 +262,17 @@ class System:
             raise UserError("a language model scores a list of texts, and nothing else: system.score(texts)")
         gold = [[*self.target.encode(self._tidied(text)[SOURCE]), EOS] for text in texts]
         if not running or not gold:
-            return self._force([{} for _ in gold], gold, batch)
+            return self._force([self._tensors({}) for _ in gold], gold, batch)
         self.model.eval()
-        chunk, carries = self.recipe.training.chunk, self.model.decoder.endless
-        found = iter(force_running(self.searched, gold, bos=BOS, eos=EOS, chunk=chunk, carries=carries, batch=batch))
+
+        def start(rows: int) -> State:
+            return self.searched.start(self._encode([self._tensors({})] * rows), rows)
+
+        log_probs = force_running(
+            self.searched, start, gold, bos=BOS, eos=EOS, chunk=self.recipe.training.chunk,
+            carries=self.model.decoder.endless, batch=batch,
+        )  # fmt: skip
+        found = iter(log_probs)
         return [self._scored(tokens, tuple(islice(found, len(tokens)))) for tokens in gold]
 
     def _force(

@@ -12,7 +12,7 @@ Batch is axis 0 of everything that crosses a file. Masks are boolean, True = rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -30,6 +30,14 @@ def map_tree(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     if isinstance(tree, Tensor):
         return function(tree)
     return {name: map_tree(function, branch) for name, branch in tree.items()}
+
+
+def cat_trees(trees: Sequence[Tree]) -> Tree:
+    """Trees of the same form, their tensors behind each other along axis 0."""
+    first = trees[0]
+    if isinstance(first, Tensor):
+        return torch.cat([tree for tree in trees if isinstance(tree, Tensor)])
+    return {name: cat_trees([tree[name] for tree in trees if not isinstance(tree, Tensor)]) for name in first}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,7 @@ class Batch:
     targets: Tensor  # (B, T) token ids
     mask: Tensor  # (B, T) True = real
     rows: tuple[int, ...] = ()  # which examples these are
+    state: State | None = None  # running text: what the decoder carries on from the batch before; None = starts afresh
 
     @property
     def tokens(self) -> int:
@@ -60,7 +69,8 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         sources = {name: source.to(device) for name, source in self.sources.items()}
-        return Batch(sources, self.inputs.to(device), self.targets.to(device), self.mask.to(device), self.rows)
+        inputs, targets, mask = (tensor.to(device) for tensor in (self.inputs, self.targets, self.mask))
+        return Batch(sources, inputs, targets, mask, self.rows, self.state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,9 @@ class RunningText:
         offset = int(np.random.default_rng([seed, epoch]).integers(self.tokens))
         sizes = np.diff(edges)
         found = []
-        for begin in range(0, int(sizes.max()), self.chunk):
-            length = np.clip(sizes - begin, 0, self.chunk)
+        size = int(sizes.min())  # streams differ by one token at most: the last chunk takes it in
+        for begin in range(0, size, self.chunk):
+            length = sizes - begin if begin + self.chunk >= size else np.full(streams, self.chunk)
             found.append(np.stack([(edges[:-1] + offset + begin) % self.tokens, length], 1))
         return found
 

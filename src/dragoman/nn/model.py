@@ -42,8 +42,6 @@ class Model(nn.Module):
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
         return self.decoder(tokens, state, need_attention)
 
-    def teach(self, batch: Batch, state: State | None = None) -> Step:
+    def teach(self, batch: Batch) -> Step:
         """Teacher forcing: the decoder's call with all gold tokens, from the start or from a state carried on."""
-        if state is None:
-            state = self.start(self.encode(batch.sources), len(batch.inputs))
-        return self(batch.inputs, state)
+        return self(batch.inputs, batch.state or self.start(self.encode(batch.sources), len(batch.inputs)))

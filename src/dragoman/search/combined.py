@@ -48,10 +48,8 @@ class Ensemble:
     def __init__(self, members: Sequence[Decodes]) -> None:
         self.members = list(members)
 
-    def start(self, memory: Sequence[Any] | None, sources: int) -> State:
-        """``memory`` has one entry a member; None: language models."""
-        each = [None] * len(self.members) if memory is None else memory
-        return _join([member.start(one, sources) for member, one in zip(self.members, each, strict=True)])
+    def start(self, memory: Sequence[Any], sources: int) -> State:
+        return _join([member.start(one, sources) for member, one in zip(self.members, memory, strict=True)])
 
     def __call__(self, tokens: Tensor, state: State, need_attention: bool = False) -> Combined:
         steps: list[Prediction] = [

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from dragoman.data.running import flow
 from dragoman.search.rows import Decodes, device_of
+from dragoman.types import State
 
 AT_ONCE = 512  # tokens of the one stream, where a state is carried
 
 
 @torch.inference_mode()
 def force_running(
-    decoder: Decodes, lines: Sequence[Sequence[int]], *, bos: int, eos: int, chunk: int, carries: bool, batch: int
+    decoder: Decodes,
+    start: Callable[[int], State],
+    lines: Sequence[Sequence[int]],
+    *,
+    bos: int,
+    eos: int,
+    chunk: int,
+    carries: bool,
+    batch: int,
 ) -> list[float]:
     """The log-probability of every token of the text, whose lines end with ``eos``.
 
-    Where the decoder ``carries`` its state on, the text is one stream. Where it does not, the text is read in pieces of
-    ``chunk`` tokens that start afresh, as in training, ``batch`` of them side by side.
+    ``start`` gives the state of so many rows that have read nothing. Where the decoder ``carries`` its state on, the
+    text is one stream. Where it does not, the text is read in pieces of ``chunk`` tokens that start afresh, as in
+    training, ``batch`` of them side by side.
     """
     inputs, targets = flow(lines, bos, eos)
-    state = decoder.start(None, 1)
+    state = start(1)
     device = device_of(decoder, state)
     found: list[float] = []
     if carries:
@@ -36,6 +46,6 @@ def force_running(
         rows = -(-len(read) // chunk)
         behind = (0, rows * chunk - len(read))  # padding stands behind the text, so causality hides it
         read, wanted = (torch.nn.functional.pad(x, behind).view(rows, chunk).to(device) for x in (read, wanted))
-        log_probs = decoder(read, decoder.start(None, rows)).log_probs.gather(2, wanted[:, :, None])
+        log_probs = decoder(read, start(rows)).log_probs.gather(2, wanted[:, :, None])
         found += log_probs.flatten().tolist()
     return found[: len(targets)]

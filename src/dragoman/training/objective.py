@@ -91,22 +91,22 @@ def summed_loss(step: Step, batch: Batch, smoothing: float = 0.0) -> Tensor:
 def loss_and_gold(step: Step, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """The summed cross-entropy, and the log-probability of each target token (tokens,), through which nothing flows.
 
-    Where the step counts the source: after each source position stands the next one; the first is not predicted.
+    Of a source that counts, each position but the first is predicted, from those before it.
     """
     # padding is not projected
-    total, gold = _summed(step.readout, step.features[batch.mask], batch.targets[batch.mask], smoothing)
+    loss, gold = _projected(step.readout, step.features[batch.mask], batch.targets[batch.mask], smoothing)
     if step.reading is not None:
         (source,) = batch.sources.values()
         real = source.mask[:, 1:]
-        features, targets = step.reading.features[:, :-1][real], source.data[:, 1:][real]
-        total = total + step.reading.weight * _summed(step.readout, features, targets, smoothing)[0]
-    return total, gold
+        features, tokens = step.reading.features[:, :-1][real], source.data[:, 1:][real]
+        loss = loss + step.reading.weight * _projected(step.readout, features, tokens, smoothing)[0]
+    return loss, gold
 
 
-def _summed(
+def _projected(
     readout: Callable[[Tensor], Tensor], features: Tensor, targets: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """features (tokens, D), targets (tokens,)."""
+    """features (tokens, D), targets (tokens,) → the loss, and the log-probability of each token."""
     if isinstance(readout, nn.Linear) and torch.is_grad_enabled() and not torch.is_autocast_enabled():
         loss, gold = _ProjectedCrossEntropy.apply(features, readout.weight, readout.bias, targets, smoothing)
         return loss, gold[:, 0]

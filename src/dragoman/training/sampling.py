@@ -102,7 +102,7 @@ def mix(model: Model, batch: Batch, share: float) -> Batch:
         return batch
     inputs = batch.inputs.clone()
     with _as_at_inference(model):
-        state = model.start(model.encode(batch.sources), len(inputs))
+        state = batch.state or model.start(model.encode(batch.sources), len(inputs))
         begin = 0
         for column in columns:
             step = model(inputs[:, begin:column], state)

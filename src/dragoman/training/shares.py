@@ -13,8 +13,9 @@ give other random numbers and another rounding, as another seed would.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from typing import TypeVar
 
 import torch
@@ -23,7 +24,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from dragoman.nn.chance import own_chance
 from dragoman.nn.model import Model
-from dragoman.types import Batch, Padded
+from dragoman.types import Batch, Padded, State, cat_trees
 
 FEWEST_ROWS = 4  # of a share: with fewer, products are too thin to be worth a thread
 
@@ -78,7 +79,20 @@ def deal(batch: Batch, index: int, count: int) -> Batch:
         for name, source in batch.sources.items()
     }
     inputs, targets, mask = (part(data, batch.mask) for data in (batch.inputs, batch.targets, batch.mask))
-    return Batch(sources, inputs, targets, mask, batch.rows[index::count])
+    state = batch.state
+    if state is not None:
+        state = state.select(torch.arange(index, len(batch.inputs), count, device=batch.inputs.device))
+    return Batch(sources, inputs, targets, mask, batch.rows[index::count], state)
+
+
+def joined(states: Sequence[State]) -> State:
+    """The states of all shares as that of the batch, each row in its place again: what ``deal`` does, undone."""
+    if len(states) == 1:
+        return states[0]
+    ends = [0, *accumulate(state.sources for state in states)]
+    rows = torch.tensor([ends[row % len(states)] + row // len(states) for row in range(ends[-1])])
+    whole = State(ends[-1], {}, cat_trees([state.carry for state in states]))
+    return whole.reorder(rows)
 
 
 def with_same_weights(model: Model) -> Model:

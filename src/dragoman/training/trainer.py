@@ -35,7 +35,7 @@ from dragoman.training.objective import loss_and_gold
 from dragoman.training.optim import OptimConfig, learning_rate, make_optimizer
 from dragoman.training.reinforce import ReinforceConfig, surrogate
 from dragoman.training.sampling import SamplingConfig, gold_share, mix
-from dragoman.training.shares import Shares, can_share
+from dragoman.training.shares import Shares, can_share, joined
 from dragoman.types import Batch, State
 
 
@@ -230,7 +230,11 @@ class Trainer:
         share = gold_share(config.sampling, progress.update)
         learnt: list[_Learnt] = []
         for index, batch in enumerate(loaded):
-            learnt += self._gradients(self._inputs(batch.to(self.device), share), tokens, seed + index)
+            batch = replace(batch.to(self.device), state=self.carried)
+            found = self._gradients(self._inputs(batch, share), tokens, seed + index)
+            if self.data.carries:
+                self.carried = joined([one.state for one in found if one.state is not None])
+            learnt += found
         total = sum(one.loss for one in learnt)
         rewards = [one.reward for one in learnt if one.reward is not None]
         limit = config.optim.clip or float("inf")
@@ -256,14 +260,14 @@ class Trainer:
 
     def _gradients(self, batch: Batch, tokens: int, seed: int) -> list[_Learnt]:
         if self._shares is None or not self._shares.can_take(batch):
-            return [self._learn(self.model, batch, tokens, self.carried)]
+            return [self._learn(self.model, batch, tokens)]
         return self._shares.run(lambda model, part: self._learn(model, part, tokens), batch, seed)
 
-    def _learn(self, model: Model, batch: Batch, tokens: int, carried: State | None = None) -> _Learnt:
+    def _learn(self, model: Model, batch: Batch, tokens: int) -> _Learnt:
         """Leave the gradient of the loss an update's token in the model's parameters."""
         config, baseline = self.config, self.progress.baseline
         with torch.autocast(self.device.type, torch.bfloat16, enabled=config.autocast):
-            step = model.teach(batch, carried)
+            step = model.teach(batch)
             summed, gold = loss_and_gold(step, batch, config.label_smoothing)
         loss = summed / tokens
         value, reward = loss.item(), None
@@ -272,14 +276,12 @@ class Trainer:
             expected = reward / batch.tokens if baseline is None else baseline
             loss = loss + surrogate(step.choices, batch.mask, gold, expected, config.reinforce) / tokens
         loss.backward()
-        if self.data.carries:
-            self.carried = step.state.detach()
-        return _Learnt(value, reward)
+        return _Learnt(value, reward, step.state.detach() if self.data.carries else None)
 
     @cached_property
     def _shares(self) -> Shares | None:
         """None: batches stay whole."""
-        if self.threads == 1 or self.device.type != "cpu" or self.data.carries or not can_share(self.model):
+        if self.threads == 1 or self.device.type != "cpu" or not can_share(self.model):
             return None
         return Shares(self.model, self.threads)
 
@@ -355,6 +357,7 @@ class Trainer:
 class _Learnt:
     loss: float  # a token of the update
     reward: float | None  # of hard attention's choices, summed
+    state: State | None  # behind the batch, where it is carried on
 
 
 def _cores() -> int:

@@ -69,11 +69,6 @@ class Transformer(Decoder):
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
         return self._advance(self.embedding(tokens), state, need_attention)
 
-    def self_attention(self, tokens: Tensor, state: State) -> Tensor:
-        seen: list[Tensor] = []
-        self._advance(self.embedding(tokens), state, False, seen)
-        return torch.stack(seen, 1)  # (N, L, H, T, P)
-
     def read(self, vectors: Padded, state: State) -> tuple[Tensor, State]:
         step = self._advance(vectors.data, state, False)  # padding stands behind, so causality hides it here
         carry: Any = step.state.carry
@@ -83,6 +78,11 @@ class Transformer(Decoder):
             earlier = nn.functional.pad(earlier, (0, before - earlier.shape[1]))
             carry = {**carry, "gaps": torch.cat([earlier, ~vectors.mask], 1)}  # (N, P) True = padding
         return step.features, State(state.sources, state.fixed, carry)
+
+    def self_attention(self, tokens: Tensor, state: State) -> Tensor:
+        seen: list[Tensor] = []
+        self._advance(self.embedding(tokens), state, False, seen)
+        return torch.stack(seen, 1)  # (N, L, H, T, P)
 
     def _advance(self, vectors: Tensor, state: State, need_attention: bool, seen: list[Tensor] | None = None) -> Step:
         """vectors (N, T, E), of tokens or read; ``seen`` collects the self-attention of each layer, (N, H, T, P)."""

@@ -8,6 +8,8 @@ from dragoman.types import Memory, Padded
 
 
 class Identity(Encoder):
+    reference = "Liu et al. 2018, section 4.2.3: a network without an encoder"
+
     class Config(Section):
         pass
 
