@@ -17,7 +17,7 @@ from dragoman.planning import plan
 from dragoman.recipe import Recipe, gather, make_recipe, preset_names
 from dragoman.search import SearchConfig
 from dragoman.training.optim import OptimConfig
-from dragoman.training.trainer import TrainingConfig
+from dragoman.training.options import TrainingConfig
 
 
 def complaint(*overrides: str) -> str:

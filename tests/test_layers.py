@@ -29,10 +29,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "planning",
         "predictions",
         "run_folder",
+        "run_setup",
         "transfer",
         "workflow",
     ),
-    ("cli", "cli_support", "display", "serving", "studio", "__main__"),
+    ("cli", "cli_options", "cli_support", "display", "serving", "studio", "__main__"),
 )
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 STRANGERS = ({"search", "nn"},)  # pairs that never import each other, in whatever direction

@@ -164,7 +164,7 @@ def test_seeded() -> None:
 
 
 def test_resamples_of_a_large_corpus_come_in_blocks() -> None:
-    blocks = list(metrics._resamples(50_000, 90, seed=1))
+    blocks = list(metrics.resample(50_000, 90, seed=1))
     assert len(blocks) > 1
     whole = np.concatenate(blocks)
     assert whole.shape == (90, 50_000)

@@ -36,16 +36,7 @@ def choose(shape: Shape) -> dict[str, Any]:
                 "encoder": {"kind": "rnn", "cell": "lstm", "width": width, "layers": 1, "direction": "both"},
             }
         },
-        "decoder": {
-            "kind": "rnn",
-            "cell": "lstm",
-            "width": width,
-            "layers": 1,
-            "embedding": embedding,
-            "timing": "after",
-            "attention": {"kind": "bilinear"},
-            "dropout": dropout,
-        },
+        "decoder": _lstm(width, embedding, dropout) | {"timing": "after", "attention": {"kind": "bilinear"}},
         "training": {
             "batch_tokens": max(batch, shape.longest),
             "max_epochs": epochs,
@@ -54,6 +45,12 @@ def choose(shape: Shape) -> dict[str, Any]:
             "optim": {"learning_rate": 1e-3, "schedule": "cosine", "warmup": 100},
         },
     }
+
+
+def _lstm(width: int, embedding: int, dropout: float) -> dict[str, Any]:
+    return {
+        "kind": "rnn", "cell": "lstm", "width": width, "layers": 1, "embedding": embedding, "dropout": dropout,
+    }  # fmt: skip
 
 
 def choose_language_model(shape: Shape, chunk: int | None) -> dict[str, Any]:
@@ -69,14 +66,7 @@ def choose_language_model(shape: Shape, chunk: int | None) -> dict[str, Any]:
     batch = max(batch, shape.longest) if chunk is None else max(batch, 8 * chunk)  # eight streams at least
     per_epoch = max(1, tokens // batch)
     return {
-        "decoder": {
-            "kind": "rnn",
-            "cell": "lstm",
-            "width": width,
-            "layers": 1,
-            "embedding": embedding,
-            "dropout": dropout,
-        },
+        "decoder": _lstm(width, embedding, dropout),
         "training": {
             "batch_tokens": batch,
             "max_epochs": epochs,

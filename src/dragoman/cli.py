@@ -9,7 +9,21 @@ from typing import Annotated, Any
 
 import typer
 
-from dragoman.cli_support import chunks, column, data_config, lines, print_json, read_like, stoppable
+from dragoman.cli_options import (
+    BatchSize,
+    Beam,
+    Device,
+    Ensemble,
+    Files,
+    Json,
+    LanguageModel,
+    LanguageModelWeight,
+    Run,
+    Settings,
+    SourceColumn,
+    TargetColumn,
+)
+from dragoman.cli_support import chunks, column, data_config, lines, load_runs, print_json, read_like, stoppable
 
 app = typer.Typer(
     name="dragoman",
@@ -18,38 +32,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-Run = Annotated[Path, typer.Argument(help="folder of a trained run", show_default=False)]
-Files = Annotated[
-    list[str],
-    typer.Argument(
-        help="a TSV or JSONL file (also .gz, or - for standard input), or two parallel text files; for a language "
-        "model one text file",
-        show_default=False,
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="change a setting, e.g. --set decoder.width=512", metavar="KEY=VALUE"),
-]
-SourceColumn = Annotated[str | None, typer.Option("--source", help="source column: a name, or a number from 1")]
-TargetColumn = Annotated[str | None, typer.Option("--target", help="target column: a name, or a number from 1")]
-Json = Annotated[bool, typer.Option("--json", help="machine-readable output")]
-Beam = Annotated[int | None, typer.Option(min=1, help="beam width; 1 = greedy [default: the run's]")]
-BatchSize = Annotated[int, typer.Option("--batch", min=1, help="inputs decoded together; changes speed, never output")]
-Ensemble = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--ensemble", help="another run to average probabilities with; may be given repeatedly", metavar="RUN"
-    ),
-]
-LanguageModel = Annotated[
-    Path | None, typer.Option("--lm", help="run of a language model that has a say in the search", metavar="RUN")
-]
-LanguageModelWeight = Annotated[
-    float | None, typer.Option("--lm-weight", help="how much: log p + WEIGHT * log p_lm; 0.3 if not said")
-]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, …")]
 
 
 def version(asked: bool) -> None:
@@ -203,7 +185,7 @@ def predict(
 
     if maps and not as_json:
         raise UserError("--maps: the maps are told in JSON only; add --json")
-    system = _load(run, device, ensemble, lm, lm_weight)
+    system = load_runs(run, device, ensemble, lm, lm_weight)
     config: dict[str, Any] = {
         "beam": beam, "n_best": n_best, "normalize": normalize, "max_length": max_length, "min_length": min_length,
         "no_repeat_ngram": no_repeat_ngram, "sample": sample or None, "temperature": temperature, "top_k": top_k,
@@ -245,7 +227,7 @@ def evaluate(
     """Measure a run on a file with references."""
     from dragoman import workflow
 
-    system = _load(run, device, ensemble, lm, lm_weight)
+    system = load_runs(run, device, ensemble, lm, lm_weight)
     corpus = read_like(system, files, source, target)
     report = workflow.evaluate(system, corpus.examples, batch=batch, beam=beam)
     if as_json:
@@ -268,7 +250,7 @@ def score(
     """Log-probability and perplexity of given targets (or texts): one line a row, and a summary on standard error."""
     from dragoman.metrics import words
 
-    system = _load(run, device, ensemble)
+    system = load_runs(run, device, ensemble)
     corpus = read_like(system, files, source, target)
     examples = corpus.examples
     texts = [one.target for one in examples]
@@ -339,18 +321,6 @@ def parts(
         print_json(catalog.to_json(found))
     else:
         typer.echo(catalog.to_text(found))
-
-
-def _load(
-    run: Path, device: str, ensemble: list[Path] | None, lm: Path | None = None, lm_weight: float | None = None
-) -> Any:
-    from dragoman.errors import UserError
-    from dragoman.workflow import load
-
-    if lm is None and lm_weight is not None:
-        raise UserError("--lm-weight: says how much a language model counts; give one with --lm RUN")
-    weight = {} if lm_weight is None else {"lm_weight": lm_weight}
-    return load([run, *(ensemble or [])], device, lm=lm, **weight)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -43,6 +44,19 @@ def read_like(system: Any, files: list[str], source: str | None, target: str | N
         raise UserError("--source: this run is a language model and reads no source")
     columns = {"source": column(source), "target": column(target)}
     return read(files, config.model_copy(update={key: value for key, value in columns.items() if value is not None}))
+
+
+def load_runs(
+    run: Path, device: str, ensemble: list[Path] | None, lm: Path | None = None, lm_weight: float | None = None
+) -> Any:
+    """A run, an ensemble, or either with a language model beside it."""
+    from dragoman.errors import UserError
+    from dragoman.workflow import load
+
+    if lm is None and lm_weight is not None:
+        raise UserError("--lm-weight: says how much a language model counts; give one with --lm RUN")
+    weight = {} if lm_weight is None else {"lm_weight": lm_weight}
+    return load([run, *(ensemble or [])], device, lm=lm, **weight)
 
 
 def lines(file: str) -> Iterator[str]:

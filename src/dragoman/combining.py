@@ -13,7 +13,7 @@ from torch import Tensor
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, EOS, SPECIALS
 from dragoman.errors import UserError
-from dragoman.predictions import Prediction, Raw, Scored
+from dragoman.predictions import Prediction
 from dragoman.search import Decodes, Ensemble, Fusion, Renumbered, Result, SearchConfig, follow
 from dragoman.system import System
 
@@ -21,9 +21,9 @@ from dragoman.system import System
 class _Combination(System):
     """Reads and writes as its first run does, but for what is overridden."""
 
-    def __init__(self, first: System, searched: Decodes) -> None:
+    def __init__(self, first: System, searched: Decodes, forced: Decodes) -> None:
         super().__init__(first.recipe, first.modalities, first.target, first.model, first.lengths, first.folder)
-        self.device, self.searched = first.device, searched
+        self.device, self.searched, self.forced = first.device, searched, forced
 
     def save(self, folder: Path | str) -> Path:
         raise UserError("what is put together from several runs has no folder of its own; keep the folders of the runs")
@@ -50,7 +50,8 @@ class EnsembleSystem(_Combination):
                 raise UserError(
                     f"{name_of(other)}: is on {other.device}, {name_of(first)} on {first.device}; load both alike"
                 )
-        super().__init__(first, Ensemble([aligned(first, other, exactly=True) for other in members]))
+        together = Ensemble([aligned(first, other, exactly=True) for other in members])
+        super().__init__(first, together, together)
         self.members = list(members)
 
     def __repr__(self) -> str:
@@ -94,21 +95,11 @@ class FusedSystem(_Combination):
                 f"the language model is on {language_model.device}, the run on {system.device}; load both alike"
             )
         other = aligned(system, language_model, exactly=False)
-        super().__init__(system, Fusion(system.searched, other, weight))
+        super().__init__(system, Fusion(system.searched, other, weight), system.forced)
         self.system, self.language_model, self.weight = system, language_model, weight
 
     def __repr__(self) -> str:
         return f"FusedSystem({self.system!r}, {self.language_model!r}, {self.weight:g})"
-
-    def score(
-        self,
-        sources: Sequence[Raw],
-        targets: Sequence[str] | None = None,
-        *,
-        batch: int = 64,
-        running: bool | None = None,
-    ) -> list[Scored]:
-        return self.system.score(sources, targets, batch=batch, running=running)
 
     def _tensors(self, raw: Mapping[str, str]) -> dict[str, Tensor]:
         return self.system._tensors(raw)

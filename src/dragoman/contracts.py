@@ -95,12 +95,11 @@ class Decoder(Part):
     reorder (permuting rows permutes results); select; padding of the memory is invisible; ``log_probs`` is
     normalised; pure (the state given is unchanged); asking for attention changes no output; batch of one equals a
     row of many; works without memory, as a language model; gradient reaches every parameter; where ``endless``, the
-    state of a language model does not grow; where ``can_read``, vectors read are tokens read. Self-attention that is
-    told is what ``forward`` uses: distributions, 0 on what comes later.
+    state of a language model does not grow. Self-attention that is told is what ``forward`` uses: distributions, 0 on
+    what comes later.
     """
 
     endless: ClassVar[bool] = False  # a language model's state stays as large, however many tokens it has read
-    can_read: ClassVar[bool] = False  # has ``read``: can be the one network over source and target
     reads_source: ClassVar[bool] = False  # reads the source's own vectors: no encoder may come between
 
     vocabulary: int  # V
@@ -118,12 +117,19 @@ class Decoder(Part):
         """Where each token looks back, (N, L, H, T, tokens so far), of a decoder whose layers have heads."""
         return None
 
+
+class ReadingDecoder(Decoder):
+    """A decoder that can be the one network over source and target: as a language model it reads vectors too.
+
+    Law: vectors read are tokens read.
+    """
+
+    @abstractmethod
     def read(self, vectors: Padded, state: State) -> tuple[Tensor, State]:
         """Advance a language model by given vectors (N, S, E) in place of tokens, rows of different length.
 
         Returns the features (N, S, D) after each vector, and the state after the last real vector of each row.
         """
-        raise NotImplementedError(f"{type(self).__name__} reads tokens only")
 
 
 class Frontend(nn.Module):

@@ -18,7 +18,7 @@ from dragoman.data.examples import SOURCE
 from dragoman.data.reading import DataConfig
 from dragoman.data.tokenizers import TokenizerConfig
 from dragoman.search import SearchConfig
-from dragoman.training.trainer import TrainingConfig
+from dragoman.training.options import TrainingConfig
 
 PRESETS = Path(__file__).parent / "presets"
 SHORT = ("source", "encoder")  # of the single source

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -16,25 +15,21 @@ from torch import Tensor
 from dragoman.building import build_model
 from dragoman.config import explain
 from dragoman.contracts import Modality
-from dragoman.data import tokenizers
 from dragoman.data.batching import Encoded
 from dragoman.data.examples import SOURCE, Example, tidy
 from dragoman.data.running import RunningText
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, EOS, PAD, UNK
 from dragoman.errors import UserError
-from dragoman.files import write_json, write_tensors
-from dragoman.modalities.text import Text
+from dragoman.files import write_tensors
 from dragoman.nn.model import Model
-from dragoman.parts import kind_of, part
 from dragoman.predictions import Lengths, Output, Prediction, Raw, Scored
-from dragoman.recipe import Recipe, make_recipe
+from dragoman.recipe import Recipe
+from dragoman.run_setup import FORMAT, Setup
 from dragoman.search import Decodes, Result, SearchConfig, force, force_running, search
 from dragoman.training.checkpoint import load_weights, named_weights, read_tensors
-from dragoman.training.trainer import pick_device
+from dragoman.training.machine import pick_device
 from dragoman.types import Hypothesis, Padded, State
-
-FORMAT = 1  # of the run folder
 
 
 class System:
@@ -53,6 +48,7 @@ class System:
         self.model, self.lengths, self.folder = model, lengths, folder
         self.device = next(model.parameters()).device
         self.searched: Decodes = model  # what answers a search: the model, or several that answer as one
+        self.forced: Decodes = model  # what scores a given target
 
     def __call__(self, source: Raw) -> str:
         return self.predict([source])[0].text
@@ -200,14 +196,7 @@ class System:
 
     def save_setup(self, folder: Path) -> None:
         """Config and tokenisers: what is known before training."""
-        for name, modality in self.modalities.items():
-            if not self.recipe.share_vocabulary:
-                modality.save(folder, name)
-        self.target.save(folder, "target")
-        write_json(
-            folder / "config.json",
-            {"format": FORMAT, "recipe": self.recipe.dump(), "lengths": self.lengths.model_dump()},
-        )
+        Setup(self.recipe, self.modalities, self.target, self.lengths).write(folder)
 
     @classmethod
     def load(cls, folder: Path | str, device: str = "auto") -> System:
@@ -222,28 +211,9 @@ class System:
     @classmethod
     def load_setup(cls, folder: Path) -> System:
         """As ``load``, with fresh weights."""
-        path = folder / "config.json"
-        try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
-            written = plain["format"]
-            if written != FORMAT:
-                raise UserError(f"{path}: has format {written!r}, but this version reads {FORMAT}; train again")
-            recipe, lengths = make_recipe(dict(plain["recipe"]), str(path)), Lengths(**plain["lengths"])
-        except (FileNotFoundError, NotADirectoryError):
-            raise UserError(f"{folder}: not the folder of a run (there is no config.json in it)") from None
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-        except (ValueError, KeyError, TypeError) as error:  # of JSON, of UTF-8, of pydantic
-            raise UserError(f"{path}: damaged ({error!r}); train again, or restore the file") from None
-        target = tokenizers.load(folder, "target")
-        modalities: dict[str, Modality] = {}
-        for name, source in recipe.sources.items():
-            kind = part("modality", kind_of(source.modality))
-            if recipe.share_vocabulary and kind is Text:
-                modalities[name] = Text(source.modality, target)  # type: ignore[arg-type]
-            else:
-                modalities[name] = kind.load(source.modality, folder, name)
-        return cls(recipe, modalities, target, build_model(recipe, modalities, target), lengths, folder)
+        setup = Setup.read(folder)
+        model = build_model(setup.recipe, setup.modalities, setup.target)
+        return cls(setup.recipe, setup.modalities, setup.target, model, setup.lengths, folder)
 
     # ---- inside
 
@@ -266,10 +236,10 @@ class System:
         self.model.eval()
 
         def start(rows: int) -> State:
-            return self.searched.start(self._encode([self._tensors({})] * rows), rows)
+            return self.forced.start(self._encode([self._tensors({})] * rows), rows)
 
         log_probs = force_running(
-            self.searched, start, gold, bos=BOS, eos=EOS, chunk=self.recipe.training.chunk,
+            self.forced, start, gold, bos=BOS, eos=EOS, chunk=self.recipe.training.chunk,
             carries=self.model.decoder.endless, batch=batch,
         )  # fmt: skip
         found = iter(log_probs)
@@ -285,7 +255,7 @@ class System:
             rows = order[begin : begin + batch]
             with torch.inference_mode():
                 memory = self._encode([tensors[row] for row in rows])
-                scored = force(self.searched, memory, len(rows), [gold[row] for row in rows], bos=BOS, eos=EOS)
+                scored = force(self.forced, memory, len(rows), [gold[row] for row in rows], bos=BOS, eos=EOS)
             for row, hypothesis in zip(rows, scored, strict=True):
                 found[row] = self._scored(hypothesis.tokens, hypothesis.log_probs)
         return [found[row] for row in range(len(gold))]

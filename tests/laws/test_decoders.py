@@ -9,12 +9,14 @@ import torch
 from law_cases import VOCABULARY, close, decoders, make_decoder, make_memory, make_padded, name, rows_of
 from torch import Tensor
 
+from dragoman.contracts import ReadingDecoder
 from dragoman.parts import part
 from dragoman.types import Memory, Padded, State, map_tree
 
 every_decoder = pytest.mark.parametrize("case", list(decoders()), ids=name)
 endless_decoders = pytest.mark.parametrize("case", [c for c in decoders() if part("decoder", c[0]).endless], ids=name)
-reading_decoders = pytest.mark.parametrize("case", [c for c in decoders() if part("decoder", c[0]).can_read], ids=name)
+READING = [case for case in decoders() if issubclass(part("decoder", case[0]), ReadingDecoder)]
+reading_decoders = pytest.mark.parametrize("case", READING, ids=name)
 LENGTH = 6
 
 

@@ -9,6 +9,7 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +28,9 @@ from ..job import (
     read_ids,
 )
 from ..meter import Meter, read_meter
+
+if TYPE_CHECKING:
+    import torch
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 POOL = 40  # batches that are sorted together
@@ -53,25 +57,34 @@ def contender(keep_pages: bool = False) -> Contender:
     return Contender(name, about, partial(command, keep_pages=keep_pages), read_meter, batches)
 
 
-def main(job: Job, keep_pages: bool) -> None:
+def begin(job: Job, keep_pages: bool) -> tuple[list[list[int]], list[list[int]], int]:
+    """torch made ready as the job says, and the corpus: source ids, target ids, size of the vocabulary."""
     if keep_pages:
         from dragoman import memory
 
         memory.keep_pages()  # before torch is imported
     import torch
+
+    torch.set_num_threads(job.threads)
+    torch.manual_seed(job.seed)
+    return read_ids(Path(job.corpus), EOS + 1, UNK, EOS)
+
+
+def padded(rows: list[list[int]]) -> torch.Tensor:
+    import torch
+
+    longest = max(map(len, rows))
+    return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
+
+
+def main(job: Job, keep_pages: bool) -> None:
+    sources, targets, vocabulary = begin(job, keep_pages)
+    lengths = [[len(row) for row in side] for side in (sources, targets)]
+    import torch
     from torch import nn
     from torch.nn.functional import cross_entropy
 
     from .bare_model import BareModel
-
-    torch.set_num_threads(job.threads)
-    torch.manual_seed(job.seed)
-    sources, targets, vocabulary = read_ids(Path(job.corpus), EOS + 1, UNK, EOS)
-    lengths = [[len(row) for row in side] for side in (sources, targets)]
-
-    def padded(rows: list[list[int]]) -> torch.Tensor:
-        longest = max(map(len, rows))
-        return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
 
     model = BareModel(vocabulary, EMBEDDING, ENCODER, DECODER, DROPOUT, job.shape)
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)

@@ -9,7 +9,6 @@ import json
 import math
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,15 +26,13 @@ from ..job import (
     Contender,
     Job,
     Shape,
-    read_ids,
     token_batches,
 )
 from ..meter import Meter, read_meter
+from .bare import BOS, PAD, begin, padded
 
 if TYPE_CHECKING:
     import torch
-
-PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 
 def batches(shape: Shape, source_lengths: list[int], target_lengths: list[int]) -> list[np.ndarray]:
@@ -63,18 +60,12 @@ def positions(longest: int) -> torch.Tensor:
 
 
 def main(job: Job, keep_pages: bool) -> None:
-    if keep_pages:
-        from dragoman import memory
-
-        memory.keep_pages()  # before torch is imported
+    sources, targets, vocabulary = begin(job, keep_pages)
+    lengths = [[len(row) for row in side] for side in (sources, targets)]
     import torch
     from torch import nn
     from torch.nn.functional import cross_entropy, linear
 
-    torch.set_num_threads(job.threads)
-    torch.manual_seed(job.seed)
-    sources, targets, vocabulary = read_ids(Path(job.corpus), EOS + 1, UNK, EOS)
-    lengths = [[len(row) for row in side] for side in (sources, targets)]
     embedding = nn.Embedding(vocabulary, WIDTH, padding_idx=PAD)
     nn.init.normal_(embedding.weight, std=WIDTH**-0.5)
     network = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, FEED_FORWARD, DROPOUT, batch_first=True, norm_first=True)
@@ -82,10 +73,6 @@ def main(job: Job, keep_pages: bool) -> None:
     places = positions(max(map(max, lengths)))
     parameters = [*embedding.parameters(), *network.parameters()]
     optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=True)
-
-    def padded(rows: list[list[int]]) -> torch.Tensor:
-        longest = max(map(len, rows))
-        return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
 
     def embedded(tokens: torch.Tensor) -> torch.Tensor:
         return dropout(embedding(tokens) * math.sqrt(WIDTH) + places[: tokens.shape[1]])

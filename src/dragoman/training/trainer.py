@@ -14,14 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import BeforeValidator, Field
 from torch import Tensor
 
-from dragoman.config import Section
 from dragoman.data.batching import Encoded
 from dragoman.data.running import RunningText
 from dragoman.errors import UserError
@@ -29,42 +26,17 @@ from dragoman.files import write_tensors
 from dragoman.modalities.text import hide_rare
 from dragoman.nn.model import Model
 from dragoman.training.checkpoint import Progress, load_carried, load_checkpoint, named_weights, save_checkpoint
-from dragoman.training.events import Event, Saved, Started, Stepped, Stopped, Validated
+from dragoman.training.events import Event, Saved, Started, Stopped, Validated
 from dragoman.training.freezing import find_frozen
+from dragoman.training.machine import cores, pick_device
 from dragoman.training.objective import loss_and_gold
-from dragoman.training.optim import OptimConfig, learning_rate, make_optimizer
-from dragoman.training.reinforce import ReinforceConfig, surrogate
-from dragoman.training.sampling import SamplingConfig, gold_share, mix
+from dragoman.training.optim import learning_rate, make_optimizer
+from dragoman.training.options import TrainingConfig
+from dragoman.training.reinforce import surrogate
+from dragoman.training.sampling import gold_share, mix
 from dragoman.training.shares import Shares, can_share, joined
+from dragoman.training.window import Window
 from dragoman.types import Batch, State
-
-
-def _one_is_a_list(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-class TrainingConfig(Section):
-    optim: OptimConfig = OptimConfig()
-    sampling: SamplingConfig = SamplingConfig()  # scheduled sampling of the decoder's inputs
-    freeze: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()  # encoder, decoder, a source, a parameter
-    reinforce: ReinforceConfig = ReinforceConfig()
-    batch_tokens: int = Field(2048, gt=0)  # rows of a batch times its longest side
-    chunk: int = Field(64, gt=0)  # running text: tokens of a stream in a batch; gradients do not reach further back
-    accumulate: int = Field(1, gt=0)  # batches an update
-    label_smoothing: float = Field(0.1, ge=0, lt=1)
-    max_updates: int | None = Field(None, gt=0)
-    max_epochs: int | None = Field(60, gt=0)
-    max_time: float | None = Field(None, gt=0)  # seconds, over all sittings
-    validate_every: int | None = Field(None, gt=0)  # updates; None = once an epoch
-    patience: int = Field(10, gt=0)  # validations without improvement
-    average: int = Field(5, ge=1)  # how many snapshots make the final weights; 1 = the best or last alone
-    average_of: Literal["best", "last"] = "best"
-    save_every: float = Field(60.0, gt=0)  # seconds between checkpoints
-    log_every: int = Field(20, gt=0)  # updates
-    seed: int = 1
-    device: str = "auto"
-    autocast: bool = False  # bfloat16 where it is safe
-    threads: int | None = Field(None, gt=0)  # None = every core
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +47,6 @@ class Scores:
     score: float
     metric: str
     details: Mapping[str, float]
-
-
-def pick_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device(
-            "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-        )
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"--device {name}: not usable here ({str(error).splitlines()[0]}); try --device auto") from None
-    return device
 
 
 class Trainer:
@@ -105,7 +64,7 @@ class Trainer:
         self.model, self.data, self.config, self.folder = model, data, config, folder
         self.validate, self.rare_targets = validate, rare_targets
         self.device = pick_device(config.device)
-        self.threads = config.threads or _cores()
+        self.threads = config.threads or cores()
         torch.set_num_threads(self.threads)
         model.to(self.device)
         self.frozen = find_frozen(model, config.freeze)
@@ -142,7 +101,7 @@ class Trainer:
             )
         )
         validate_every = config.validate_every or per_epoch
-        window = _Window()
+        window = Window()
         began = saved_at = time.monotonic()
         seconds_before = progress.seconds
 
@@ -215,7 +174,7 @@ class Trainer:
     def _batches(self, epoch: int) -> list[np.ndarray]:
         return self.data.batches(self.config.batch_tokens, seed=self.config.seed, epoch=epoch)
 
-    def _update(self, batches: list[np.ndarray], last_update: int, window: _Window) -> None:
+    def _update(self, batches: list[np.ndarray], last_update: int, window: Window) -> None:
         progress, config = self.progress, self.config
         progress.update += 1
         seed = config.seed * 1_000_003 + progress.update
@@ -358,38 +317,3 @@ class _Learnt:
     loss: float  # a token of the update
     reward: float | None  # of hard attention's choices, summed
     state: State | None  # behind the batch, where it is carried on
-
-
-def _cores() -> int:
-    """As many as a person allows (OMP_NUM_THREADS), or all that this process may use."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdecimal() and int(asked):
-        return int(asked)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class _Window:
-    """Sums since the last report."""
-
-    def __init__(self) -> None:
-        self.restart()
-
-    def restart(self) -> None:
-        self.loss, self.tokens, self.norm, self.updates, self.began = 0.0, 0, 0.0, 0, time.monotonic()
-
-    def add(self, loss: float, tokens: int, norm: float) -> None:
-        self.loss, self.tokens, self.norm, self.updates = (
-            self.loss + loss,
-            self.tokens + tokens,
-            self.norm + norm,
-            self.updates + 1,
-        )
-
-    def report(self, progress: Progress, rate: float, gold_share: float) -> Stepped:
-        elapsed = max(time.monotonic() - self.began, 1e-9)
-        event = Stepped(
-            progress.update, progress.epoch, self.loss / max(self.tokens, 1), rate, self.norm / max(self.updates, 1),
-            self.tokens / elapsed, progress.seconds, gold_share,
-        )  # fmt: skip
-        self.restart()
-        return event

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor
 
 from dragoman.config import ConfigError, Section
-from dragoman.contracts import Decoder
+from dragoman.contracts import Decoder, ReadingDecoder
 from dragoman.nn.layers import Embedding
 from dragoman.parts import kind_of, kinds, parse, part
 from dragoman.types import Memory, Padded, Reading, State, Step
@@ -22,8 +22,8 @@ from dragoman.types import Memory, Padded, Reading, State, Step
 def _network(value: Any) -> Section:
     config: Section = parse("decoder", value, "rnn")
     kind = kind_of(config)
-    if not part("decoder", kind).can_read:
-        able = [name for name in kinds("decoder") if part("decoder", name).can_read]
+    if not issubclass(part("decoder", kind), ReadingDecoder):
+        able = [name for name in kinds("decoder") if issubclass(part("decoder", name), ReadingDecoder)]
         raise ValueError(f"{kind!r} cannot be one network over source and target; choose from: {', '.join(able)}")
     return config
 
@@ -48,7 +48,9 @@ class Concat(Decoder):
     ) -> None:
         super().__init__()
         build = part("decoder", kind_of(config.network))
-        self.network: Decoder = build(config.network, vocabulary=vocabulary, memory_width=None, summary_shape=None)
+        self.network: ReadingDecoder = build(
+            config.network, vocabulary=vocabulary, memory_width=None, summary_shape=None
+        )
         self.vocabulary, self.maps = vocabulary, 0
         self.source_loss = config.source_loss
         width = self.embedding.weight.shape[1]

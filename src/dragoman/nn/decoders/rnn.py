@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 from torch import Tensor, nn
 
 from dragoman.config import ConfigError, Section
-from dragoman.contracts import Attended, Attention, Decoder
+from dragoman.contracts import Attended, Attention, ReadingDecoder
 from dragoman.nn.deferred import LoopLinear, deferred_gradients
 from dragoman.nn.layers import Dropout, Embedding, fast_tanh
 from dragoman.nn.recurrent import Cell, Stack
@@ -32,10 +32,9 @@ from dragoman.types import Choices, Memory, Padded, State, Step
 AttentionConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda value: parse("attention", value))]
 
 
-class RNN(Decoder):
+class RNN(ReadingDecoder):
     reference = "Sutskever et al. 2014; Cho et al. 2014; Bahdanau et al. 2015; Luong et al. 2015; Xu et al. 2015"
     endless = True
-    can_read = True
 
     class Config(Section):
         cell: Cell = "lstm"

@@ -15,16 +15,15 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from dragoman.contracts import Decoder
+from dragoman.contracts import ReadingDecoder
 from dragoman.nn.layers import Dropout, Embedding
 from dragoman.nn.positions import Positions
 from dragoman.nn.transformer import BlockConfig, FeedForward, Sublayer, attend, check_heads, start
 from dragoman.types import Memory, Padded, State, Step
 
 
-class Transformer(Decoder):
+class Transformer(ReadingDecoder):
     reference = "Vaswani et al. 2017"
-    can_read = True
 
     class Config(BlockConfig):
         embedding: int | None = Field(None, gt=0)  # width of a token's vector; as wide as the decoder if not said
