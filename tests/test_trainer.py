@@ -335,8 +335,26 @@ def test_which_weights_are_averaged(bench: Bench, tmp_path: Path, average_of: st
         assert torch.allclose(tensor.double(), torch.as_tensor(wanted), atol=1e-6)
 
 
-def test_the_saved_model_is_the_average(bench: Bench, tmp_path: Path) -> None:
-    bench.train(tmp_path, max_updates=20, average=3)
+@pytest.mark.parametrize(
+    ("mean_score", "mean_loss", "alone"),
+    [(4.0, 2.0, True), (4.0, 0.5, False), (6.0, 2.0, False), (5.0, 1.0, False)],
+    ids=["worse in both", "lower loss", "better score", "as good"],
+)
+def test_the_final_weights(bench: Bench, tmp_path: Path, mean_score: float, mean_loss: float, alone: bool) -> None:
+    """The mean of the snapshots, unless the best alone beats it in score and in loss."""
+    trainer = bench.trainer(tmp_path, iter([1.0, 5.0, 3.0]), max_updates=6, validate_every=2, average=2)
+    list(trainer.run())
+    trainer.validate = lambda _: Scores(mean_loss, mean_score, "made up", {})
+    trainer.settle(compare=True)
+    paths = trainer.snapshot_paths()
+    wanted = load_file(paths[0]) if alone else average(paths)
+    assert all(torch.equal(tensor, wanted[name]) for name, tensor in named_weights(trainer.model).items())
+
+
+def test_the_saved_model_is_what_was_settled(bench: Bench, tmp_path: Path) -> None:
+    """After an interruption the mean, without a validation more."""
+    told = iter([False] * 14 + [True])
+    bench.train(tmp_path, max_updates=20, average=3, should_stop=lambda: next(told))
     paths = sorted(tmp_path.glob("snapshots/*.safetensors"))
     assert len(paths) == 3
     saved, mean = load_file(tmp_path / "model.safetensors"), average(paths)
@@ -518,7 +536,8 @@ def test_the_optimizer_comes_back_exactly(tmp_path: Path, kind: str) -> None:
 
 # ---- batches
 
-lengths = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
+short, any_length = st.integers(1, 4), st.integers(1, 40)
+lengths = st.lists(st.tuples(any_length, any_length) | st.tuples(short, short), min_size=1, max_size=200)
 
 
 @settings(max_examples=60, deadline=None)
@@ -543,6 +562,7 @@ def test_epochs_and_seeds_differ_and_padding_is_small() -> None:
         for seed, epoch in ((1, 0), (1, 1), (2, 0))
     ]
     assert orders[0] != orders[1] != orders[2] != orders[0]
+    assert sum(len(batch) % 8 == 0 for batch in orders[0] if len(batch) >= 24) > 10
     assert {frozenset(batch) for batch in orders[0]} != {frozenset(batch) for batch in orders[1]}
     batches = make_batches(source, target, 1024, seed=1, epoch=0)
     assert padding_share(target, batches) < 0.05

@@ -17,7 +17,6 @@ from dragoman.planning import PathLike, Paths, Plan, plan
 from dragoman.predictions import texts_of
 from dragoman.run_folder import claim, default_folder, evaluated, set_aside
 from dragoman.system import System
-from dragoman.training.checkpoint import average, load_weights
 from dragoman.training.events import Event, Stopped
 from dragoman.training.objective import summed_loss
 from dragoman.training.trainer import Scores, Trainer
@@ -65,8 +64,7 @@ def train(
     for event in trainer.run(should_stop):
         on_event(event)
         stopped = event if isinstance(event, Stopped) else stopped
-    if trainer.progress.snapshots:
-        load_weights(system.model, average(trainer.snapshot_paths()), folder)
+    trainer.settle(compare=stopped is not None and stopped.finished)  # an interruption is to be quick
     system.model.eval()
     system.save(folder)
     if stopped is not None and stopped.finished and evaluated(folder) != stopped.update:

@@ -27,12 +27,22 @@ def make_batches(
     for end, length in enumerate(longest_side.tolist()):
         widest = max(longest, length)
         if end > begin and widest * (end - begin + 1) > budget:
-            batches.append(order[begin:end])
-            begin, widest = end, length
+            cut = begin + _even(end - begin)
+            widest = int(longest_side[cut : end + 1].max())
+            if widest * (end - cut + 1) > budget:  # the rest of a batch of short rows, and a long one behind it
+                cut, widest = end, length
+            batches.append(order[begin:cut])
+            begin = cut
         longest = widest
     if begin < len(order):
         batches.append(order[begin:])
     return [batches[i] for i in chance.permutation(len(batches))]
+
+
+def _even(rows: int) -> int:
+    """The next smaller multiple of 16 (8, if it is few): kernels like it, and are prepared for fewer shapes."""
+    step = 16 if rows >= 64 else 8 if rows >= 24 else 1
+    return rows - rows % step
 
 
 def padding_share(lengths: Sequence[int], batches: Sequence[np.ndarray]) -> float:

@@ -25,7 +25,16 @@ from dragoman.errors import UserError
 from dragoman.files import write_tensors
 from dragoman.modalities.text import hide_rare
 from dragoman.nn.model import Model
-from dragoman.training.checkpoint import Progress, load_carried, load_checkpoint, named_weights, save_checkpoint
+from dragoman.training.checkpoint import (
+    Progress,
+    average,
+    load_carried,
+    load_checkpoint,
+    load_weights,
+    named_weights,
+    read_tensors,
+    save_checkpoint,
+)
 from dragoman.training.events import Event, Saved, Started, Stopped, Validated
 from dragoman.training.freezing import find_frozen
 from dragoman.training.machine import cores, pick_device
@@ -153,6 +162,26 @@ class Trainer:
     def snapshot_paths(self) -> list[Path]:
         """The weights that make the final model, best first."""
         return [self._snapshot(int(update)) for _, _, update in self.progress.snapshots]
+
+    def settle(self, *, compare: bool) -> None:
+        """Load the final weights: the mean of the snapshots, or one of them alone if it is better on dev.
+
+        Better means in score and in loss. The snapshots were chosen by their score, so some of it is luck, which their
+        mean has not had; but after a short training the mean holds weights that had hardly learnt, and loses in both.
+        """
+        snapshots = self.progress.snapshots
+        if not snapshots:
+            return
+        load_weights(self.model, average(self.snapshot_paths()), self.folder)
+        self.model.eval()
+        if not compare or len(snapshots) == 1:
+            return
+        with torch.inference_mode():
+            mean = self.validate(self.model)
+        score, negative_loss, update = max(snapshots)
+        if score > mean.score and -negative_loss < mean.loss:
+            path = self._snapshot(int(update))
+            load_weights(self.model, read_tensors(path), path)
 
     def measure(self, updates: int = 3) -> float:
         """Seconds an update takes here, tried on copies: training itself is not touched."""
