@@ -189,7 +189,7 @@ def test_scoring_needs_a_target_a_source(system: System) -> None:
 
 def test_attention_has_a_row_a_token_and_a_column_a_label(system: System, inputs: list[str]) -> None:
     for prediction in system.predict(inputs, beam=3, n_best=2, batch=16):
-        assert prediction.labels == tuple(system.modalities["source"].labels(str(prediction.source)))
+        assert prediction.labels == system.modalities["source"].axis(str(prediction.source)).labels
         for output in prediction.outputs:
             assert output.attention is not None
             assert output.attention.shape == (len(output.tokens), 1, len(prediction.labels))

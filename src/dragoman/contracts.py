@@ -9,12 +9,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
+import numpy as np
 from torch import Tensor, nn
 
 from dragoman.config import Section
-from dragoman.types import Memory, Padded, State, Step, Tree
+from dragoman.types import Axis, Memory, Padded, State, Step, Tree
+
+Layout: TypeAlias = Literal["sequence", "picture"]  # of Padded: (B, S, D) or (B, H, W, C)
 
 
 class Part(nn.Module):
@@ -36,17 +39,21 @@ class Encoder(Part):
     """Vectors in, ``Memory`` out. Built as ``Kind(config, input_width=…)``.
 
     Laws: padding is invisible (states at real positions, and the summary, are the same however much padding
-    follows, whatever stands in it); a batch of one equals a row of a batch of many; the mask comes back unchanged
-    or shortened, never longer; pure (two calls give the same result, nothing is kept on ``self``); the gradient
-    reaches every parameter. Self-attention that is told is what ``forward`` uses: distributions, 0 on padding.
+    follows, whatever stands in it); a batch of one equals a row of a batch of many; a row of S real positions has
+    ceil(S / stride) states, a picture ceil(H / stride) * ceil(W / stride), real ones first; pure (two calls give the
+    same result, nothing is kept on ``self``); the gradient reaches every parameter. Self-attention that is told is what
+    ``forward`` uses: distributions, 0 on padding.
     """
+
+    reads: ClassVar[Layout] = "sequence"
 
     width: int  # D of Memory.states
     summary_shape: tuple[int, int, int] | None  # (L, P, D) of Memory.summary, or None
+    stride: int = 1  # input positions (of a picture: pixels along a side) that one state stands for
 
     @abstractmethod
     def forward(self, source: Padded) -> Memory:
-        """``source.data`` is (B, S, input_width)."""
+        """``source.data`` is (B, S, input_width), or (B, H, W, input_width) where ``reads`` says so."""
 
     def self_attention(self, source: Padded) -> Tensor | None:
         """Where each position looks, (B, L, H, S, S), of an encoder whose layers have heads."""
@@ -133,7 +140,7 @@ class ReadingDecoder(Decoder):
 
 
 class Frontend(nn.Module):
-    """The trained end of a modality: what ``Modality.collate`` gave → vectors (B, S, width)."""
+    """The trained end of a modality: what ``Modality.collate`` gave → vectors (B, S, width), or (B, H, W, width)."""
 
     width: int
 
@@ -144,11 +151,14 @@ class Frontend(nn.Module):
 class Modality(ABC):
     """One kind of input: raw → tensor → vectors, and how its axis is labelled. The only part that knows raw data.
 
-    Laws: a sequence is never empty, whatever the input; ``labels`` has one entry a position; what ``save`` writes,
-    ``load`` reads back to the same behaviour, from the folder alone.
+    Raw is always a string: a text, or where ``is_file`` the path of a file. Laws: a sequence is never empty, whatever
+    the input; ``axis`` has one label a state of the encoder; ``length`` is cheap; what ``save`` writes, ``load`` reads
+    back to the same behaviour, from the folder alone.
     """
 
     Config: ClassVar[type[Section]]
+    is_file: ClassVar[bool] = False
+    gives: ClassVar[Layout] = "sequence"
 
     @classmethod
     @abstractmethod
@@ -162,7 +172,15 @@ class Modality(ABC):
 
     @abstractmethod
     def tensor(self, raw: str) -> Tensor:
-        """(S,) token ids or (S, D) vectors."""
+        """(S,) token ids, (S, D) vectors, or (H, W, C) pixels."""
+
+    def augmented(self, raw: str, chance: np.random.Generator) -> Tensor:
+        """As ``tensor``, changed at random in a way that keeps its meaning: what training sees."""
+        return self.tensor(raw)
+
+    def length(self, raw: str) -> int:
+        """How much of a batch it takes, in positions. Where ``is_file``, told without reading all of the file."""
+        return len(self.tensor(raw))
 
     @abstractmethod
     def collate(self, tensors: Sequence[Tensor]) -> Padded: ...
@@ -171,7 +189,8 @@ class Modality(ABC):
     def frontend(self) -> Frontend: ...
 
     @abstractmethod
-    def labels(self, raw: str) -> list[str]: ...
+    def axis(self, raw: str, stride: int = 1) -> Axis:
+        """The positions behind an encoder of this stride."""
 
     @abstractmethod
     def save(self, folder: Path, name: str) -> None: ...

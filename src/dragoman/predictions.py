@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from dragoman.config import Section
-from dragoman.types import Trace
+from dragoman.types import Axis, Trace
 
 Raw = str | Mapping[str, str]  # one source, or several by name
 
@@ -64,9 +64,14 @@ class Prediction:
 
     source: Raw
     outputs: tuple[Output, ...]  # best first
-    labels: tuple[str, ...] = ()  # what the S axis of attention is, one a position
+    axes: Mapping[str, Axis] = field(default_factory=dict)  # the S axis of attention: the sources, one behind the other
     trace: Trace | None = None
     self_attention: np.ndarray | None = None  # (L, H, S, S) of the encoder, when asked for
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One a position of the S axis of attention."""
+        return tuple(label for axis in self.axes.values() for label in axis.labels)
 
     @property
     def text(self) -> str:

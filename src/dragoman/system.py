@@ -308,9 +308,13 @@ class System:
         self, source: Raw, raw: Mapping[str, str], tensors: Mapping[str, Tensor], result: Result, trace: bool
     ) -> Prediction:
         prompt = raw[SOURCE] if self.is_language_model else None
-        labels = [label for name, modality in self.modalities.items() for label in modality.labels(raw[name])]
-        outputs = tuple(self._output(hypothesis, len(labels), prompt) for hypothesis in result.hypotheses)
-        return Prediction(source, outputs, tuple(labels), result.trace if trace else None)
+        axes = {name: modality.axis(raw[name], self._stride(name)) for name, modality in self.modalities.items()}
+        positions = sum(len(axis.labels) for axis in axes.values())
+        outputs = tuple(self._output(hypothesis, positions, prompt) for hypothesis in result.hypotheses)
+        return Prediction(source, outputs, axes, result.trace if trace else None)
+
+    def _stride(self, name: str) -> int:
+        return self.model.encoders[name].stride  # type: ignore[return-value]
 
     def _with_maps(self, prediction: Prediction, tensors: Mapping[str, Tensor], result: Result) -> Prediction:
         """With the self-attention behind this very result: the source read again, alone, and each output's tokens."""

@@ -6,6 +6,7 @@ Shape legend, used in every comment of the package:
     S  source positions              T  target positions in this call
     D  width of a vector             V  target vocabulary
     A  attention maps a step has     L  layers            Q  queries a source asks at once
+    H, W  height and width of pictures, in pixels; C  their channels
 
 Batch is axis 0 of everything that crosses a file. Masks are boolean, True = real.
 """
@@ -42,10 +43,10 @@ def cat_trees(trees: Sequence[Tree]) -> Tree:
 
 @dataclass(frozen=True, slots=True)
 class Padded:
-    """Sequences of different lengths in one tensor, padded on the right."""
+    """Sequences of different lengths in one tensor, padded on the right; pictures on the right and below."""
 
-    data: Tensor  # (B, S) token ids, or (B, S, D) vectors
-    mask: Tensor  # (B, S) True = real
+    data: Tensor  # (B, S) token ids, (B, S, D) vectors, or (B, H, W, C) pictures
+    mask: Tensor  # (B, S), for pictures (B, H, W); True = real
 
     def to(self, device: torch.device | str) -> Padded:
         return Padded(self.data.to(device), self.mask.to(device))
@@ -75,12 +76,25 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What an encoder hands to a decoder: a set of states, and a summary of the whole source."""
+    """What an encoder hands to a decoder: a set of states, and a summary of the whole source.
+
+    Real positions come first, whatever the source was: regions of a picture row by row, sources behind each other.
+    """
 
     states: Tensor  # (B, S, D) what attention compares with (keys)
     mask: Tensor  # (B, S) True = real
     values: Tensor | None = None  # (B, S, D) what attention averages; None = the states themselves
     summary: Tensor | None = None  # (B, L, P, D) last states: L layers of P parts (LSTM: hidden and cell), or None
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The positions of one source as the decoder sees them: what stands along the S axis of attention."""
+
+    kind: str  # of the modality: "text", "image", …
+    labels: tuple[str, ...]  # one a position
+    grid: tuple[int, int] | None = None  # of a picture: rows and columns of regions; positions go row by row
+    seconds: float | None = None  # of sound: how long a position lasts
 
 
 @dataclass(frozen=True, slots=True)

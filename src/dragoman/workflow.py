@@ -110,7 +110,7 @@ def evaluate(
     chosen = metrics.choose(system.target.kind, [targets[0] for _, targets in groups])
     predictions = system.predict(sources, batch=batch, attention=False, trace=False, **search)
     scored = system.score(sources, [targets[0] for _, targets in groups], batch=batch)
-    lengths = [max((len(m.labels(s[n])) - 1 for n, m in system.modalities.items()), default=0) for s in sources]
+    lengths = [max((m.length(s[n]) - 1 for n, m in system.modalities.items()), default=0) for s in sources]
     return metrics.evaluate(
         texts_of(predictions),
         [targets for _, targets in groups],

@@ -52,6 +52,14 @@ def test_widths_are_as_said(case) -> None:
 
 
 @every_encoder
+def test_so_many_states_as_the_stride_says_real_ones_first(case) -> None:
+    encoder, source = make_encoder(case), make_padded(8)
+    mask = encoder(source).mask
+    wanted = torch.div(source.mask.sum(1) + encoder.stride - 1, encoder.stride, rounding_mode="floor")
+    assert torch.equal(mask, torch.arange(mask.shape[1]) < wanted[:, None])
+
+
+@every_encoder
 def test_pure(case) -> None:
     encoder, source, other = make_encoder(case), make_padded(), make_padded(seed=9)
     before = {key: value.clone() for key, value in encoder.state_dict().items()}

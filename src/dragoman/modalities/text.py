@@ -17,7 +17,7 @@ from dragoman.data.tokenizers import Tokenizer, TokenizerConfig
 from dragoman.data.vocabulary import EOS, PAD, UNK
 from dragoman.nn.chance import chance
 from dragoman.nn.layers import Embedding
-from dragoman.types import Padded
+from dragoman.types import Axis, Padded
 
 
 class Text(Modality):
@@ -46,8 +46,9 @@ class Text(Modality):
     def frontend(self) -> TextFrontend:
         return TextFrontend(self.config, rarity(self.tokenizer.counts))
 
-    def labels(self, raw: str) -> list[str]:
-        return self.tokenizer.pieces(self.tensor(raw).tolist())
+    def axis(self, raw: str, stride: int = 1) -> Axis:
+        pieces = self.tokenizer.pieces(self.tensor(raw).tolist())
+        return Axis("text", tuple(" ".join(pieces[at : at + stride]) for at in range(0, len(pieces), stride)))
 
     def save(self, folder: Path, name: str) -> None:
         self.tokenizer.save(folder, name)

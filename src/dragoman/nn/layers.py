@@ -49,3 +49,9 @@ class Embedding(nn.Module):
 def fast_tanh(x: Tensor) -> Tensor:
     """tanh(x) = 2 sigmoid(2x) - 1, the same to 1e-7 and more than twice as fast on a CPU."""
     return torch.sigmoid(x * 2).mul_(2).sub_(1) if not torch.is_grad_enabled() else torch.sigmoid(x * 2) * 2 - 1
+
+
+def compact(states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """States (B, S, D) and mask (B, S) with the real positions first, in their order, and no column without any."""
+    order = (~mask).int().argsort(dim=1, stable=True)[:, : int(mask.sum(1).max())]
+    return states.gather(1, order[..., None].expand(-1, -1, states.shape[-1])), mask.gather(1, order)
