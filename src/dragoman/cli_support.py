@@ -16,34 +16,58 @@ def column(value: str | None) -> str | int | None:
     return int(value) if value is not None and value.isdecimal() else value
 
 
-def data_config(source: str | None, target: str | None, settings: list[str] | None) -> Any:
+def data_settings(source: str | None, target: str | None, root: str | None) -> dict[str, Any]:
+    """What options of their own say about the data."""
+    said = {"source": column(source), "target": column(target), "root": root}
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def data_config(source: str | None, target: str | None, root: str | None, settings: list[str] | None) -> Any:
     from pydantic import ValidationError
 
     from dragoman.config import ConfigError, explain, parse_overrides
     from dragoman.data.reading import DataConfig
 
-    columns = {"source": column(source), "target": column(target)}
     given = parse_overrides(settings or [])
     asked = given.pop("data", {})
     if given or not isinstance(asked, dict):
         wrong = next(iter(given), "data")
         raise ConfigError(f"--set {wrong}: only settings of the data are heeded here, for example data.format=tsv")
     try:
-        return DataConfig(**(asked | {key: value for key, value in columns.items() if value is not None}))
+        return DataConfig(**(asked | data_settings(source, target, root)))
     except ValidationError as error:
         raise explain(error, DataConfig, "data") from None
 
 
-def read_like(system: Any, files: list[str], source: str | None, target: str | None) -> Any:
-    """Read a file as the run's training file was read, unless columns are said."""
+def said_kinds(kind: str | None, config: Any) -> dict[str, str]:
+    """Of every source, where one is said."""
+    from dragoman.config import nearest
+    from dragoman.data.examples import SOURCE
+    from dragoman.data.media import KINDS
+    from dragoman.errors import UserError
+
+    if kind is None:
+        return {}
+    if kind not in ("text", *KINDS):
+        raise UserError(f"--kind {kind}: no such kind; {nearest(kind, ['text', *KINDS])}")
+    return dict.fromkeys(config.asked().sources or [SOURCE], kind)
+
+
+def read_like(system: Any, files: list[str], source: str | None, target: str | None, root: str | None) -> Any:
+    """Read a file as the run's training file was read, unless columns or a folder are said."""
+    from dragoman.data.audit import BROKEN_SHOWN
     from dragoman.data.reading import read
     from dragoman.errors import UserError
+    from dragoman.parts import kind_of
 
     config = system.recipe.reading
     if source is not None and system.is_language_model:
         raise UserError("--source: this run is a language model and reads no source")
-    columns = {"source": column(source), "target": column(target)}
-    return read(files, config.model_copy(update={key: value for key, value in columns.items() if value is not None}))
+    kinds = {name: kind_of(one.modality) for name, one in system.recipe.sources.items()}
+    corpus = read(files, config.model_copy(update=data_settings(source, target, root)), kinds)
+    for place in corpus.audit.broken[:BROKEN_SHOWN]:
+        typer.echo(str(place), err=True)
+    return corpus
 
 
 def load_runs(
