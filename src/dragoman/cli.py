@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dragoman.cli_inputs import read_inputs
 from dragoman.cli_options import (
     BatchSize,
     Beam,
@@ -23,7 +24,7 @@ from dragoman.cli_options import (
     SourceColumn,
     TargetColumn,
 )
-from dragoman.cli_support import chunks, column, data_config, lines, load_runs, print_json, read_like, stoppable
+from dragoman.cli_support import chunks, column, columns, data_config, load_runs, print_json, read_like, stoppable
 
 app = typer.Typer(
     name="dragoman",
@@ -127,8 +128,8 @@ def train(
     asked = merge(asked, {"training": {key: value for key, value in training.items() if value is not None}})
     origins = {"encoder": init_encoder, "decoder": init_decoder}
     asked = merge(asked, {"init": {key: str(value) for key, value in origins.items() if value is not None}})
-    columns = {"source": column(source), "target": column(target)}
-    asked = merge(asked, {"data": {key: value for key, value in columns.items() if value is not None}})
+    data = {"source": columns(source), "target": column(target)}
+    asked = merge(asked, {"data": {key: value for key, value in data.items() if value is not None}})
     folder = out or default_folder(files)
     show = display.Live() if sys.stderr.isatty() else display.Plain()
     with stoppable() as should_stop:
@@ -153,7 +154,14 @@ def train(
 @app.command()
 def predict(
     run: Run,
-    file: Annotated[str, typer.Argument(help="one input a line; - is standard input")] = "-",
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="one input a line; - is standard input; for several sources a TSV or JSONL file; pictures, recordings or "
+            "feature files themselves, or a list of them",
+            show_default="-",
+        ),
+    ] = None,
     beam: Beam = None,
     n_best: Annotated[int, typer.Option(min=1, help="how many outputs an input")] = 1,
     batch: BatchSize = 64,
@@ -178,6 +186,8 @@ def predict(
 ) -> None:
     """One line out for each line in, in order. With --n-best: the outputs of an input separated by tabs.
 
+    An input that cannot be read has an empty line; why is told on standard error, and the exit code is 1.
+
     A language model reads prompts: each output is the prompt with its continuation, and an empty line is the start of a
     text.
     """
@@ -194,13 +204,21 @@ def predict(
     if sample:
         config |= {"n_best": 1, "samples": n_best}
     out = sys.stdout.buffer
+    files = files or ["-"]
     done = 0
-    at_once = 1 if batch == 1 or (file == "-" and sys.stdin.isatty()) else 16 * batch
-    for chunk in chunks(lines(file), at_once):  # --batch 1 answers each line before it reads the next
+    failed = False
+    at_once = 1 if batch == 1 or (files == ["-"] and sys.stdin.isatty()) else 16 * batch
+    for chunk in chunks(read_inputs(system, files), at_once):  # --batch 1 answers each line before it reads the next
         starts = None if prefix is None else [prefix] * len(chunk)
-        for prediction in system.stream(
-            chunk, batch=batch, attention=as_json, trace=False, maps=maps, prefix=starts, first=done, **config
-        ):
+        raws = [one.raw for one in chunk]
+        predictions = system.stream(
+            raws, batch=batch, attention=as_json, trace=False, maps=maps, prefix=starts, first=done, **config
+        )
+        for given, prediction in zip(chunk, predictions, strict=True):
+            problem = given.problem or prediction.error
+            if problem is not None:
+                failed = True
+                typer.echo(f"dragoman: {problem}", err=True)
             if as_json:
                 text = json.dumps(prediction.to_json(maps), ensure_ascii=False)
             else:
@@ -208,6 +226,8 @@ def predict(
             out.write(text.encode("utf-8", "replace") + b"\n")
         out.flush()
         done += len(chunk)
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command()
