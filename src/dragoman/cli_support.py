@@ -24,26 +24,46 @@ def columns(values: list[str] | None) -> str | int | list[str | int] | None:
     return found if len(found) > 1 else found[0] if found else None
 
 
-def data_config(source: list[str] | None, target: str | None, settings: list[str] | None) -> Any:
+def data_settings(source: list[str] | None, target: str | None, root: str | None) -> dict[str, Any]:
+    """What options of their own say about the data."""
+    said = {"source": columns(source), "target": column(target), "root": root}
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def data_config(source: list[str] | None, target: str | None, root: str | None, settings: list[str] | None) -> Any:
     from pydantic import ValidationError
 
     from dragoman.config import ConfigError, explain, parse_overrides
     from dragoman.data.reading import DataConfig
 
-    asked_columns = {"source": columns(source), "target": column(target)}
     given = parse_overrides(settings or [])
     asked = given.pop("data", {})
     if given or not isinstance(asked, dict):
         wrong = next(iter(given), "data")
         raise ConfigError(f"--set {wrong}: only settings of the data are heeded here, for example data.format=tsv")
     try:
-        return DataConfig(**(asked | {key: value for key, value in asked_columns.items() if value is not None}))
+        return DataConfig(**(asked | data_settings(source, target, root)))
     except ValidationError as error:
         raise explain(error, DataConfig, "data") from None
 
 
-def read_like(system: Any, files: list[str], source: list[str] | None, target: str | None) -> Any:
-    """Read a file as the run's training file was read, unless columns are said."""
+def said_kinds(kind: str | None, config: Any) -> dict[str, str]:
+    """Of every source, where one is said."""
+    from dragoman.config import nearest
+    from dragoman.data.examples import SOURCE
+    from dragoman.data.media import KINDS
+    from dragoman.errors import UserError
+
+    if kind is None:
+        return {}
+    if kind not in ("text", *KINDS):
+        raise UserError(f"--kind {kind}: no such kind; {nearest(kind, ['text', *KINDS])}")
+    return dict.fromkeys(config.asked().sources or [SOURCE], kind)
+
+
+def read_like(system: Any, files: list[str], source: list[str] | None, target: str | None, root: str | None) -> Any:
+    """Read a file as the run's training file was read, unless columns or a folder are said."""
+    from dragoman.data.audit import BROKEN_SHOWN
     from dragoman.data.reading import read
     from dragoman.errors import UserError
     from dragoman.parts import kind_of
@@ -51,16 +71,17 @@ def read_like(system: Any, files: list[str], source: list[str] | None, target: s
     if source and system.is_language_model:
         raise UserError("--source: this run is a language model and reads no source")
     names = list(system.modalities)
-    changes: dict[str, Any] = {}
+    changes = data_settings(source, target, root)
     if source:
         if len(source) != len(names):
             raise UserError(f"--source: this run reads {', '.join(names)}; give a column for each, in this order")
-        found = columns(source)
+        found = changes["source"]
         changes["source"] = dict(zip(names, found if isinstance(found, list) else [found], strict=True))
-    if target is not None:
-        changes["target"] = column(target)
     kinds = {name: kind_of(one.modality) for name, one in system.recipe.sources.items()}
-    return read(files, system.recipe.reading.model_copy(update=changes), kinds)
+    corpus = read(files, system.recipe.reading.model_copy(update=changes), kinds)
+    for place in corpus.audit.broken[:BROKEN_SHOWN]:
+        typer.echo(str(place), err=True)
+    return corpus
 
 
 def load_runs(

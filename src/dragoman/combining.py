@@ -18,7 +18,6 @@ from dragoman.predictions import Prediction
 from dragoman.search import Decodes, Ensemble, Fusion, Renumbered, Result, SearchConfig, follow
 from dragoman.system import System
 
-
 Given = TypeVar("Given")
 
 

@@ -55,7 +55,7 @@ class Data:
         digest = hashlib.blake2b(digest_size=16)
         for rows in (self.train, self.dev, self.test):
             for example in rows:
-                digest.update(json.dumps([dict(example.sources), example.target]).encode())
+                digest.update(json.dumps([dict(example.as_written), example.target]).encode())
             digest.update(b"|")
         return digest.hexdigest()
 

@@ -75,8 +75,8 @@ class System:
 
         An empty input has an empty output, without asking the model. A language model's inputs are prompts: each output
         is the prompt and what follows it, and an empty prompt is the start of a text. With ``maps=True`` predictions
-        tell the self-attention of both sides too. An input that is a file and cannot be read has an empty output too, and
-        its prediction's ``error`` says why.
+        tell the self-attention of both sides too. A file that cannot be read has an empty output as well, and the
+        prediction's ``error`` says why.
         """
         return list(self.stream(sources, batch=batch, attention=attention, trace=trace, **settings))
 
@@ -261,11 +261,11 @@ class System:
             raise UserError("a language model scores a list of texts, and nothing else: system.score(texts)")
         gold = [[*self.target.encode(self._tidied(text)[SOURCE]), EOS] for text in texts]
         if not running or not gold:
-            return self._force([self._tensors({}) for _ in gold], gold, batch)
+            return self._force([{} for _ in gold], gold, batch)
         self.model.eval()
 
         def start(rows: int) -> State:
-            return self.forced.start(self._encode([self._tensors({})] * rows), rows)
+            return self.forced.start(self._encode([{}] * rows), rows)
 
         log_probs = force_running(
             self.forced, start, gold, bos=BOS, eos=EOS, chunk=self.recipe.training.chunk,

@@ -15,6 +15,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import IO, Any, cast
 
@@ -53,11 +54,9 @@ class Readers:
 
     def _begin(self, process: subprocess.Popen[bytes], first: bytes) -> None:
         """The setup may be larger than a pipe holds: it is written while the caller goes on."""
-        try:
+        with suppress(OSError):  # if it has ended already, that is told with the first request
             _pipe(process.stdin).write(first)
             _pipe(process.stdin).flush()
-        except OSError:
-            pass  # it is told with the first request
         self.idle.put(process)
 
     def run(self, requests: Iterable[Request]) -> Iterator[Loaded]:
@@ -96,10 +95,8 @@ class Readers:
         self.pool.shutdown(wait=True)
         for process in self.processes:
             for pipe in (process.stdin, process.stdout):
-                try:
+                with suppress(OSError):  # what was still to be written has nowhere to go
                     _pipe(pipe).close()
-                except OSError:
-                    pass  # what was still to be written has nowhere to go
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

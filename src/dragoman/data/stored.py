@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -78,8 +78,8 @@ def _fingerprint(modality: Modality, raw: str) -> str:
     """Of a file as it is now, and of how it is read."""
     path = raw if os.path.exists(raw) else raw.rpartition("#")[0]  # one of many in a store
     found = os.stat(path) if path and os.path.exists(path) else None
-    settings = dump(getattr(modality, "config"))  # noqa: B009: every modality keeps its config
-    told = (os.path.abspath(raw), found and (found.st_mtime_ns, found.st_size), settings)
+    settings: Any = getattr(modality, "config", None)
+    told = (os.path.abspath(raw), found and (found.st_mtime_ns, found.st_size), settings and dump(settings))
     return hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()
 
 
