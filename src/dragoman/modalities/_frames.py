@@ -89,9 +89,9 @@ class FramesFrontend(Frontend):
 
 
 def _stripe(lengths: Tensor, longest: int, share: float) -> Tensor:
-    """(B, longest): True in one stripe a row, its width drawn from 0 up to that share of the row, then its place."""
+    """(B, longest): True in one stripe a row, from 0 to that share of the row wide, anywhere in it."""
     drawn = torch.rand(2, len(lengths), device=lengths.device, generator=chance())
-    width = (drawn[0] * (share * lengths + 1)).long()  # 0 … floor(share * length), each as likely
+    width = (drawn[0] * ((share * lengths).long() + 1)).long()  # each as likely
     begin = (drawn[1] * (lengths - width + 1)).long()
     positions = torch.arange(longest, device=lengths.device)
     return (positions >= begin[:, None]) & (positions < (begin + width)[:, None])

@@ -120,8 +120,8 @@ class Speech(Modality):
         notes = [f"sound: {self.rate:,} Hz{chosen}, {self.mels} mel features every {1000 * self.seconds:g} ms"]
         if self.config.normalise == "speaker":
             notes.append(
-                f"sound: normalised by speaker, {len(self.speakers)} of them found in the paths; a recording of anybody "
-                "else is normalised by itself"
+                f"sound: normalised by speaker, {len(self.speakers)} of them found in the paths; a recording of "
+                "anybody else is normalised by itself"
             )
         return notes
 
@@ -131,8 +131,11 @@ class Speech(Modality):
         return self.hop / self.rate
 
     def speaker(self, raw: str) -> str | None:
-        found = re.search(self.config.speaker, raw) if self.config.speaker else None
-        return found.group(1) if found and found.re.groups else None
+        """Looked for in the file's name; where that does not tell, in the whole path."""
+        if self.config.normalise != "speaker":
+            return None
+        found = re.search(self.config.speaker, Path(raw).name) or re.search(self.config.speaker, raw)
+        return found.group(1) if found else None
 
     def frames(self, raw: str, speed: float = 1.0) -> Tensor:
         """(S, mels), not normalised."""
@@ -142,9 +145,7 @@ class Speech(Modality):
         sound = resample(torch.from_numpy(wave), rate, self.rate)
         faster = Fraction(speed).limit_denominator(100)
         sound = resample(sound, faster.numerator, faster.denominator)  # as if recorded at that much higher a rate
-        return log_mel(
-            sound, self.rate, mels=self.mels, window=self.window, hop=self.hop, low=self.low, high=self.high
-        )
+        return log_mel(sound, self.rate, mels=self.mels, window=self.window, hop=self.hop, low=self.low, high=self.high)
 
     def _normalised(self, raw: str, frames: Tensor) -> Tensor:
         known = self.overall or self.speakers.get(self.speaker(raw) or "")

@@ -35,7 +35,7 @@ class Pyramid(Encoder):
         def _has_layers(self) -> Any:
             if self.halvings is not None and self.halvings > self.layers - 1:
                 raise ValueError(
-                    f"halvings = {self.halvings} needs at least {self.halvings + 1} layers: the first reads single steps"
+                    f"halvings = {self.halvings} needs at least {self.halvings + 1} layers: the first reads every step"
                 )
             return self
 
