@@ -56,12 +56,12 @@ class Image(Modality):
         if not raw:
             raise UserError(f"{name}: there are no pictures to learn from")
         chosen = raw[:: math.ceil(len(raw) / LOOKED_AT)]
-        unscaled = cls(config, (0.0,) * 3, (1.0,) * 3)
-        pixels = [unscaled.tensor(path).flatten(0, 1).double() / 255 for path in chosen]  # of (H * W, C)
+        raw_only = cls(config, (), ())
+        pixels = [raw_only.tensor(path).flatten(0, 1).double() / 255 for path in chosen]  # of (H * W, C)
         mean = torch.stack([one.mean(0) for one in pixels]).mean(0)  # every picture counts the same, large or small
         square = torch.stack([(one - mean).square().mean(0) for one in pixels]).mean(0)
         deviation = square.sqrt().clamp_min(NARROWEST)
-        sides = sorted({cls(config, (), ()).sizes(path) for path in chosen}, key=lambda size: size[0] * size[1])
+        sides = sorted({raw_only.sizes(path) for path in chosen}, key=lambda size: size[0] * size[1])
         told = " to ".join(dict.fromkeys(f"{width}×{height}" for height, width in (sides[0], sides[-1])))
         note = f"{name}: pictures of {told} pixels{' in grey' if config.grey else ''}"
         if config.normalise == "imagenet":
@@ -119,7 +119,7 @@ class Image(Modality):
         return ImageFrontend(torch.tensor(self.mean), torch.tensor(self.deviation))
 
     def axis(self, raw: str, stride: int = 1) -> Axis:
-        height, width = self.tensor(raw).shape[:2]
+        height, width = self.sizes(raw)
         rows, columns = math.ceil(height / stride), math.ceil(width / stride)
         labels = (f"row {row + 1}, column {column + 1}" for row in range(rows) for column in range(columns))
         return Axis("image", tuple(labels), (rows, columns))
@@ -132,11 +132,12 @@ class Image(Modality):
         path = _record(folder, name)
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            return cls(config, *([float(one) for one in record[key]] for key in ("mean", "deviation")))
+            mean, deviation = ([float(one) for one in record[key]] for key in ("mean", "deviation"))
         except FileNotFoundError:
             raise UserError(f"{path}: no such file; is this the folder of a run on pictures?") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path}: damaged ({error!r}); train again, or restore the file") from None
+        return cls(config, mean, deviation)
 
     def _sized(self, raw: str) -> np.ndarray:
         try:
@@ -166,7 +167,7 @@ class ImageFrontend(Frontend):
         self.register_buffer("deviation", deviation * 255, persistent=False)
 
     def forward(self, source: Padded) -> Padded:
-        normal = (source.data.to(self.mean.dtype) - self.mean) / self.deviation  # type: ignore[operator, union-attr, arg-type]
+        normal = (source.data.to(self.mean.dtype) - self.mean) / self.deviation  # type: ignore[operator, arg-type]
         return Padded(normal * source.mask[..., None], source.mask)
 
 

@@ -72,12 +72,12 @@ class Grid(Encoder):
         mask = None if bool(source.mask.all()) else source.mask
         real = source.data * source.mask[..., None]  # (B, H, W, C)
         found, mask = self.network(real.permute(0, 3, 1, 2), mask)
-        grid = found.permute(0, 2, 3, 1)  # (B, rows, columns, C)
-        regions = self.leave(grid)
+        rows, columns = found.shape[2:]
+        regions = self.leave(found.permute(0, 2, 3, 1))  # (B, rows, columns, D)
         if self.positions != "none":
-            regions = regions + self._where(*grid.shape[1:3], regions)
+            regions = regions + self._where(rows, columns, regions)
         if mask is None:
-            mask = torch.ones(grid.shape[:3], dtype=torch.bool, device=grid.device)
+            mask = torch.ones(regions.shape[:3], dtype=torch.bool, device=regions.device)
         states, mask = compact(self.dropout(regions.flatten(1, 2)), mask.flatten(1))  # (B, S, D)
         states = states * mask[..., None]
         mean = states.sum(1) / mask.sum(1, keepdim=True)
