@@ -66,6 +66,8 @@ DECODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
             for kind in kinds("attention")
             for timing in ({"timing": "before"}, {"timing": "after"}, {"input_feeding": True})
         ),
+        *({"context_gate": True, **timing} for timing in ({"timing": "before"}, {"timing": "after"})),
+        {"context_gate": True, "input_feeding": True, "selection": "hard"},
         {"deep_output": True, "timing": "before", "tie_embeddings": False},
         {"deep_output": True, "context": "initial"},
         {"bridge": "dense"},
