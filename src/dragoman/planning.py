@@ -25,6 +25,7 @@ from dragoman.predictions import Lengths
 from dragoman.recipe import Recipe, gather, make_recipe
 from dragoman.system import System
 from dragoman.training.freezing import find_frozen
+from dragoman.training.objective import check_attention
 from dragoman.transfer import Origins, Transfer
 
 PathLike = str | Path
@@ -160,6 +161,7 @@ def plan(
     reasons += _describe(recipe, shape)
     reasons.append(f"metric: {metrics.METRICS[metric.headline].label}, because {metric.reason}")
     model = build_model(recipe, modalities, target)
+    check_attention(model.decoder, recipe.training)
     lengths = Lengths.of(
         [max((len(m.tensor(e.sources[n])) for n, m in modalities.items()), default=0) for e in data.train],
         [min(len(target.encode(e.target)), recipe.max_tokens) + 1 for e in data.train],  # running text has longer lines

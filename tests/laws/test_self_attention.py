@@ -13,6 +13,7 @@ from law_cases import (
     make_encoder,
     make_memory,
     make_padded,
+    make_source,
     name,
 )
 from test_decoders import LENGTH, tokens
@@ -28,7 +29,8 @@ every_decoder = pytest.mark.parametrize("case", list(decoders()), ids=name)
 
 @every_encoder
 def test_of_the_encoder(case) -> None:
-    encoder, source = make_encoder(case), make_padded()
+    encoder = make_encoder(case)
+    source = make_source(encoder)
     before = encoder(source)
     told = encoder.self_attention(source)
     after = encoder(source)

@@ -7,6 +7,7 @@
         timing = "after"    Luong et al. 2015: the score uses s_t, o_t = tanh(W1 s_t + W2 c_t); with input feeding
                             o_{t-1} enters the cell
         selection = "hard"  one-hot α: drawn in training, the likeliest position otherwise (Xu et al. 2015)
+        context_gate        β_t c_t in place of c_t, β_t = sigmoid(W s): how much a step looks at all (section 4.2.1)
 
 Where no step needs an output of the step before (no attention, or timing "after" without input feeding and with an
 attention that does not look back at its last weights) all tokens of a call run through whole-sequence kernels;
@@ -15,6 +16,7 @@ otherwise a loop, out of which everything that can be is hoisted.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -47,6 +49,7 @@ class RNN(ReadingDecoder):
         timing: Literal["before", "after"] = "after"
         input_feeding: bool = False  # timing "after": the last output vector enters the cell
         selection: Selection = "soft"  # hard: one position a step, trained by REINFORCE (training.reinforce)
+        context_gate: bool = False  # each step decides how much of what attention sees counts
         bridge: Literal["auto", "copy", "dense", "zero"] = "auto"  # from the source's summary to the first state
         deep_output: bool = False  # the last token's vector joins the output layer
         tie_embeddings: bool = True  # the output layer uses the token vectors
@@ -61,6 +64,8 @@ class RNN(ReadingDecoder):
                 )
             if self.selection == "hard" and self.context != "attention":
                 raise ValueError("selection = 'hard' chooses where attention looks: it needs context = 'attention'")
+            if self.context_gate and self.context != "attention":
+                raise ValueError("context_gate weighs what attention sees: it needs context = 'attention'")
             return self
 
     def __init__(
@@ -121,6 +126,8 @@ class RNN(ReadingDecoder):
                 "decoder.context = 'initial' gives the source to the decoder as its first state only: it needs an "
                 "encoder with a summary, and a bridge other than 'zero'"
             )
+        gated = self.context == "attention" and config.context_gate
+        self.context_gate = LoopLinear(config.width, 1) if gated else None
 
     def _make_bridge(self, kind: str, shape: tuple[int, int, int] | None) -> nn.Linear | None:
         own = (self.stack.depth, self.stack.parts, self.width)
@@ -245,10 +252,16 @@ class RNN(ReadingDecoder):
     def _look(self, query: Tensor, memory: Any, previous: Tensor | None = None) -> tuple[Attended, Choices | None]:
         """query (B, Q, H) → what attention sees; with hard selection, of one position alone."""
         assert self.attention is not None
-        if not self.hard:
-            return self.attention(query, memory, previous), None
-        weights, drawn = choose(self.attention.weigh(query, memory, previous), draw=self.training)
-        return Attended(self.attention.read(weights, memory), weights), drawn
+        drawn = None
+        if self.hard:
+            weights, drawn = choose(self.attention.weigh(query, memory, previous), draw=self.training)
+            attended = Attended(self.attention.read(weights, memory), weights)
+        else:
+            attended = self.attention(query, memory, previous)
+        if self.context_gate is not None:
+            share = torch.sigmoid(self.context_gate(query))  # (B, Q, 1)
+            attended = replace(attended, context=attended.context * share)
+        return attended, drawn
 
     def _features(self, outputs: Tensor, context: Tensor | None, embedded: Tensor) -> Tensor:
         """o = tanh(W [s; c; e]) (Luong et al. 2015, eq. 5), or the state itself where there is nothing to join."""
