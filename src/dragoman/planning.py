@@ -25,6 +25,7 @@ from dragoman.predictions import Lengths
 from dragoman.recipe import Recipe, ask, make_recipe
 from dragoman.system import System
 from dragoman.training.freezing import find_frozen
+from dragoman.training.objective import check_attention
 from dragoman.transfer import Origins, Transfer
 
 PathLike = str | Path
@@ -167,6 +168,7 @@ def plan(
     reasons += _describe(recipe, shape)
     reasons.append(f"metric: {metrics.METRICS[metric.headline].label}, because {metric.reason}")
     model = build_model(recipe, modalities, target)
+    check_attention(model.decoder, recipe.training)
     limits = Lengths.of(
         [max((column[row] for column in lengths.values()), default=0) for row in range(len(data.train))],
         [min(len(target.encode(e.target)), recipe.max_tokens) + 1 for e in data.train],  # running text has longer lines

@@ -53,6 +53,12 @@ class Model(nn.Module):
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
         return self.decoder(tokens, state, need_attention)
 
-    def teach(self, batch: Batch) -> Step:
-        """Teacher forcing: the decoder's call with all gold tokens, from the start or from a state carried on."""
-        return self(batch.inputs, batch.state or self.start(self.encode(batch.sources), len(batch.inputs)))
+    def teach(self, batch: Batch, memory: Memory | None = None, need_attention: bool = False) -> Step:
+        """Teacher forcing: the decoder's call with all gold tokens, from the start or from a state carried on.
+
+        ``memory`` is what ``encode`` makes of the sources, for a caller that needs it too.
+        """
+        state = batch.state
+        if state is None:
+            state = self.start(self.encode(batch.sources) if memory is None else memory, len(batch.inputs))
+        return self(batch.inputs, state, need_attention)

@@ -39,7 +39,7 @@ from dragoman.training.events import Event, Saved, Started, Stopped, Validated
 from dragoman.training.freezing import find_frozen
 from dragoman.training.loading import Loading
 from dragoman.training.machine import cores, pick_device
-from dragoman.training.objective import loss_and_gold
+from dragoman.training.objective import check_attention, doubly_stochastic, loss_and_gold
 from dragoman.training.optim import learning_rate, make_optimizer
 from dragoman.training.options import TrainingConfig
 from dragoman.training.reinforce import surrogate
@@ -77,6 +77,7 @@ class Trainer:
         self.threads = config.threads or cores()
         torch.set_num_threads(self.threads)
         model.to(self.device)
+        check_attention(model.decoder, config)
         self.frozen = find_frozen(model, config.freeze)
         for parameter in self.frozen.parameters:
             parameter.requires_grad_(False)
@@ -271,7 +272,8 @@ class Trainer:
         """Leave the gradient of the loss an update's token in the model's parameters."""
         config, baseline = self.config, self.progress.baseline
         with torch.autocast(self.device.type, torch.bfloat16, enabled=config.autocast):
-            step = model.teach(batch)
+            memory = model.encode(batch.sources) if config.doubly_stochastic else None
+            step = model.teach(batch, memory, need_attention=memory is not None)
             summed, gold = loss_and_gold(step, batch, config.label_smoothing)
         loss = summed / tokens
         value, reward = loss.item(), None
@@ -279,6 +281,9 @@ class Trainer:
             reward = float(gold.sum())
             expected = reward / batch.tokens if baseline is None else baseline
             loss = loss + surrogate(step.choices, batch.mask, gold, expected, config.reinforce) / tokens
+        if memory is not None and step.attention is not None:
+            spread = doubly_stochastic(step.attention, batch.mask, memory.mask)
+            loss = loss + config.doubly_stochastic * spread / tokens
         loss.backward()
         return _Learnt(value, reward, step.state.detach() if self.data.carries else None)
 
