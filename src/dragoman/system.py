@@ -183,12 +183,11 @@ class System:
 
     def encoded(self, examples: Sequence[Example], folder: Path | None = None) -> Encoded:
         """``folder``: of the run, where decoded files may be kept."""
-        cache = Cache.of(self.recipe.data.cache, folder)
         sources: dict[str, Column] = {}
         for name, modality in self.modalities.items():
             raws = [example.sources[name] for example in examples]
             sources[name] = (
-                FileColumn(modality, raws, cache)
+                FileColumn(modality, raws, Cache.of(self.recipe.data.cache, folder and folder / "cache" / name))
                 if modality.is_file
                 else TensorColumn([modality.tensor(raw) for raw in raws], modality.collate)
             )

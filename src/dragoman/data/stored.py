@@ -32,7 +32,7 @@ Draw = tuple[int, int]  # (seed, epoch): with the row's number, what random chan
 
 
 class Cache:
-    """Decoded tensors in memory, up to ``limit`` bytes, or as files in ``folder``. Neither: nothing is kept."""
+    """Decoded tensors of one source, kept in memory up to ``limit`` bytes, or as files in ``folder``, or not at all."""
 
     def __init__(self, limit: float = 0, folder: Path | None = None) -> None:
         self.limit, self.folder = limit, folder
@@ -42,7 +42,7 @@ class Cache:
     @classmethod
     def of(cls, kind: CacheKind, folder: Path | None) -> Cache:
         if kind == "disk" and folder is not None:
-            return cls(folder=folder / "cache")
+            return cls(folder=folder)
         return cls({"auto": MEMORY, "memory": float("inf")}.get(kind, 0))
 
     def tensor(self, modality: Modality, raw: str) -> Tensor:
