@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -91,19 +91,17 @@ class FileColumn:
 
     @cached_property
     def lengths(self) -> list[int]:
-        return [self.modality.length(raw) for raw in self.raws]
+        return [len(Pending(self.modality, raw)) for raw in self.raws]
 
     def padded(self, rows: Sequence[int], draw: Draw | None = None) -> Padded:
         return self.modality.collate([self._tensor(row, draw) for row in rows])
 
     def _tensor(self, row: int, draw: Draw | None) -> Tensor:
         raw = self.raws[row]
-        try:
+        with named(raw):
             if draw is None or not self.modality.varies:
                 return self.cache.tensor(self.modality, raw)
             return self.modality.augmented(raw, np.random.default_rng([*draw, row]))
-        except MediaError as error:
-            raise UserError(f"{raw}: {error}") from None
 
     @property
     def stays_in_memory(self) -> bool:
@@ -127,7 +125,18 @@ class Pending:
 
     @cached_property
     def _length(self) -> int:
-        return self.modality.length(self.raw)
+        with named(self.raw):
+            return self.modality.length(self.raw)
 
     def read(self) -> Tensor:
-        return self.modality.tensor(self.raw)
+        with named(self.raw):
+            return self.modality.tensor(self.raw)
+
+
+@contextmanager
+def named(raw: str) -> Iterator[None]:
+    """A file that cannot be used, told with its name."""
+    try:
+        yield
+    except MediaError as error:
+        raise UserError(f"{raw or 'no path'}: {error}") from None
