@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dragoman.cli_inputs import read_inputs
 from dragoman.cli_options import (
     BatchSize,
     Beam,
@@ -28,7 +29,6 @@ from dragoman.cli_support import (
     chunks,
     data_config,
     data_settings,
-    lines,
     load_runs,
     print_json,
     read_like,
@@ -169,7 +169,14 @@ def train(
 @app.command()
 def predict(
     run: Run,
-    file: Annotated[str, typer.Argument(help="one input a line; - is standard input")] = "-",
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="one input a line; - is standard input; for several sources a TSV or JSONL file; pictures, recordings "
+            "or feature files themselves, or a list of them",
+            show_default="-",
+        ),
+    ] = None,
     beam: Beam = None,
     n_best: Annotated[int, typer.Option(min=1, help="how many outputs an input")] = 1,
     batch: BatchSize = 64,
@@ -194,6 +201,8 @@ def predict(
 ) -> None:
     """One line out for each line in, in order. With --n-best: the outputs of an input separated by tabs.
 
+    An input that cannot be read has an empty line; why is told on standard error, and the exit code is 1.
+
     A language model reads prompts: each output is the prompt with its continuation, and an empty line is the start of a
     text.
     """
@@ -210,13 +219,21 @@ def predict(
     if sample:
         config |= {"n_best": 1, "samples": n_best}
     out = sys.stdout.buffer
+    files = files or ["-"]
     done = 0
-    at_once = 1 if batch == 1 or (file == "-" and sys.stdin.isatty()) else 16 * batch
-    for chunk in chunks(lines(file), at_once):  # --batch 1 answers each line before it reads the next
+    failed = False
+    at_once = 1 if batch == 1 or (files == ["-"] and sys.stdin.isatty()) else 16 * batch
+    for chunk in chunks(read_inputs(system, files), at_once):  # --batch 1 answers each line before it reads the next
         starts = None if prefix is None else [prefix] * len(chunk)
-        for prediction in system.stream(
-            chunk, batch=batch, attention=as_json, trace=False, maps=maps, prefix=starts, first=done, **config
-        ):
+        raws = [one.raw for one in chunk]
+        predictions = system.stream(
+            raws, batch=batch, attention=as_json, trace=False, maps=maps, prefix=starts, first=done, **config
+        )
+        for given, prediction in zip(chunk, predictions, strict=True):
+            problem = given.problem or prediction.error
+            if problem is not None:
+                failed = True
+                typer.echo(f"dragoman: {problem}", err=True)
             if as_json:
                 text = json.dumps(prediction.to_json(maps), ensure_ascii=False)
             else:
@@ -224,6 +241,8 @@ def predict(
             out.write(text.encode("utf-8", "replace") + b"\n")
         out.flush()
         done += len(chunk)
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -342,7 +361,7 @@ def parts(
 
 
 def main() -> None:
-    """Exit codes: 0 done, 1 a fault of the program, 2 a mistake in the call, config or data."""
+    """Exit codes: 0 done, 1 a fault of the program or of some inputs, 2 a mistake in the call, config or data."""
     from dragoman.errors import UserError
     from dragoman.memory import keep_pages
     from dragoman.threads import sleep_soon

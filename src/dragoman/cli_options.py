@@ -20,7 +20,10 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="change a setting, e.g. --set decoder.width=512", metavar="KEY=VALUE"),
 ]
-SourceColumn = Annotated[str | None, typer.Option("--source", help="source column: a name, or a number from 1")]
+SourceColumn = Annotated[
+    list[str] | None,
+    typer.Option("--source", help="source column: a name, or a number from 1; given repeatedly, several sources"),
+]
 TargetColumn = Annotated[str | None, typer.Option("--target", help="target column: a name, or a number from 1")]
 Root = Annotated[
     str | None,

@@ -21,9 +21,26 @@ ENCODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"norm": norm, "positions": positions, "width": 10, "layers": 2}
         for norm, positions in (("none", "learned"), ("layer", "sinusoidal"), ("batch", "learned"))
     ],
+    "grid": [
+        {"width": 12, "channels": (4, 6), "stride": 4},
+        {"width": 12, "channels": (4, 6, 5), "stride": 2, "positions": "learned", "max_positions": 12},
+        {"width": 12, "network": "resnet18", "stride": 8, "positions": "none"},
+        {"width": 12, "network": "resnet50", "stride": 4},
+    ],
+    "pyramid": [
+        *({"cell": cell, "layers": 3, "width": 6} for cell in CELLS),
+        {"layers": 3, "halvings": 1, "width": 6},
+        {"layers": 1, "width": 6},
+    ],
     "rnn": [
         {"cell": cell, "layers": layers, "direction": direction, "width": 6}
         for cell, layers, direction in itertools.product(CELLS, (1, 2), ("forward", "backward", "both"))
+    ],
+    "subsampled": [
+        {"width": 8, "inner": {"kind": "transformer", "width": 12, "layers": 1, "heads": 3, "feed_forward": 16}},
+        {"width": 8, "layers": 1, "kernel": 5, "inner": {"kind": "rnn", "width": 6}},
+        {"width": 8, "layers": 1, "inner": {"kind": "pyramid", "width": 6, "layers": 2}},
+        {"width": 8, "inner": {"kind": "identity"}},
     ],
     "transformer": [
         {"norm": norm, "positions": positions, "width": width, "layers": 2, "heads": 3, "feed_forward": 16}
@@ -60,6 +77,8 @@ DECODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
             for kind in kinds("attention")
             for timing in ({"timing": "before"}, {"timing": "after"}, {"input_feeding": True})
         ),
+        *({"context_gate": True, **timing} for timing in ({"timing": "before"}, {"timing": "after"})),
+        {"context_gate": True, "input_feeding": True, "selection": "hard"},
         {"deep_output": True, "timing": "before", "tie_embeddings": False},
         {"deep_output": True, "context": "initial"},
         {"bridge": "dense"},
@@ -130,6 +149,27 @@ def make_padded(batch: int = 4, seed: int = 5) -> Padded:
     lengths = torch.tensor([POSITIONS, 3, 1, 5, 2, 6, 4, 7][:batch])
     mask = torch.arange(POSITIONS) < lengths[:, None]
     return Padded(torch.randn(batch, POSITIONS, WIDTH), mask)
+
+
+def make_pictures(batch: int = 4, seed: int = 5) -> Padded:
+    """Pictures of different height and width in one batch, real on the left above."""
+    seeded(seed)
+    heights = torch.tensor([13, 4, 1, 9, 2, 12, 13, 5][:batch])
+    widths = torch.tensor([6, 17, 1, 17, 8, 9, 1, 16][:batch])
+    mask = (torch.arange(13) < heights[:, None])[:, :, None] & (torch.arange(17) < widths[:, None])[:, None]
+    return Padded(torch.randn(batch, 13, 17, WIDTH), mask)
+
+
+def make_source(encoder: Any, batch: int = 4, seed: int = 5) -> Padded:
+    """What this encoder reads."""
+    return make_pictures(batch, seed) if encoder.reads == "picture" else make_padded(batch, seed)
+
+
+def cut(source: Padded, row: int) -> Padded:
+    """One row alone, without its padding."""
+    sides = source.mask[row].nonzero().amax(0) + 1  # real positions come first
+    part = (slice(row, row + 1), *(slice(int(side)) for side in sides))
+    return Padded(source.data[part], source.mask[part])
 
 
 def make_memory(batch: int = 4, seed: int = 6, layers: int = 2, parts: int = 2) -> Memory:

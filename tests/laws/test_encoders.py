@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from law_cases import close, encoders, make_encoder, make_padded, name
+from law_cases import close, cut, encoders, make_encoder, make_source, name
 
 from dragoman.types import Padded
 
@@ -15,15 +15,23 @@ def real(memory) -> torch.Tensor:
     return memory.states[memory.mask]
 
 
+def longer(source: Padded, side: int) -> Padded:
+    """With five more positions of rubbish behind the others along one side."""
+    shape = list(source.data.shape)
+    shape[side] = 5
+    mask = torch.cat([source.mask, torch.zeros(shape[:-1], dtype=torch.bool)], side)
+    return Padded(torch.cat([source.data, torch.full(shape, 1e3)], side), mask)
+
+
 @every_encoder
 def test_padding_is_invisible(case) -> None:
-    encoder, source = make_encoder(case), make_padded()
-    wide = torch.full((4, 5, source.data.shape[-1]), 1e3)
-    longer = Padded(torch.cat([source.data, wide], 1), torch.cat([source.mask, torch.zeros(4, 5, dtype=torch.bool)], 1))
+    encoder = make_encoder(case)
+    source = make_source(encoder)
+    further = [longer(source, side) for side in range(1, source.mask.dim())]
     rubbish = source.data.clone()
     rubbish[~source.mask] = -7.0
     plain = encoder(source)
-    for other in (encoder(longer), encoder(Padded(rubbish, source.mask))):
+    for other in map(encoder, (*further, Padded(rubbish, source.mask))):
         assert close(real(plain), real(other))
         if plain.summary is not None:
             assert close(plain.summary, other.summary)
@@ -31,11 +39,11 @@ def test_padding_is_invisible(case) -> None:
 
 @every_encoder
 def test_batch_of_one_is_a_row_of_many(case) -> None:
-    encoder, source = make_encoder(case), make_padded(8)
+    encoder = make_encoder(case)
+    source = make_source(encoder, 8)
     together = encoder(source)
     for row in range(8):
-        length = int(source.mask[row].sum())
-        alone = encoder(Padded(source.data[row : row + 1, :length], source.mask[row : row + 1, :length]))
+        alone = encoder(cut(source, row))
         assert close(alone.states[alone.mask], together.states[row][together.mask[row]])
         if alone.summary is not None:
             assert close(alone.summary[0], together.summary[row])
@@ -43,7 +51,8 @@ def test_batch_of_one_is_a_row_of_many(case) -> None:
 
 @every_encoder
 def test_widths_are_as_said(case) -> None:
-    encoder, source = make_encoder(case), make_padded()
+    encoder = make_encoder(case)
+    source = make_source(encoder)
     memory = encoder(source)
     assert memory.states.shape[0] == 4
     assert memory.states.shape[-1] == encoder.width
@@ -53,15 +62,18 @@ def test_widths_are_as_said(case) -> None:
 
 @every_encoder
 def test_so_many_states_as_the_stride_says_real_ones_first(case) -> None:
-    encoder, source = make_encoder(case), make_padded(8)
+    encoder = make_encoder(case)
+    source = make_source(encoder, 8)
     mask = encoder(source).mask
-    wanted = torch.div(source.mask.sum(1) + encoder.stride - 1, encoder.stride, rounding_mode="floor")
+    sides = [torch.tensor(cut(source, row).mask.shape[1:]) for row in range(8)]
+    wanted = torch.stack([((side + encoder.stride - 1) // encoder.stride).prod() for side in sides])
     assert torch.equal(mask, torch.arange(mask.shape[1]) < wanted[:, None])
 
 
 @every_encoder
 def test_pure(case) -> None:
-    encoder, source, other = make_encoder(case), make_padded(), make_padded(seed=9)
+    encoder = make_encoder(case)
+    source, other = make_source(encoder), make_source(encoder, seed=9)
     before = {key: value.clone() for key, value in encoder.state_dict().items()}
     attributes = set(vars(encoder))
     first = encoder(source)
@@ -74,7 +86,8 @@ def test_pure(case) -> None:
 
 @every_encoder
 def test_gradient_reaches_every_parameter(case) -> None:
-    encoder, source = make_encoder(case), make_padded()
+    encoder = make_encoder(case)
+    source = make_source(encoder)
     source.data.requires_grad_()  # an encoder without parameters has a gradient too: its input's
     memory = encoder(source)
     loss = real(memory).square().sum() + (0 if memory.summary is None else memory.summary.square().sum())
@@ -87,11 +100,12 @@ def test_gradient_reaches_every_parameter(case) -> None:
 @every_encoder
 def test_every_real_position_matters(case) -> None:
     """A change at any real position changes something the decoder sees."""
-    encoder, source = make_encoder(case), make_padded()
+    encoder = make_encoder(case)
+    source = make_source(encoder)
     plain = encoder(source)
     for position in range(3):
         changed = source.data.clone()
-        changed[1, position] = torch.randn(source.data.shape[-1])
+        changed[(1, *[position] * (source.mask.dim() - 1))] = torch.randn(source.data.shape[-1])
         other = encoder(Padded(changed, source.mask))
         assert not close(plain.states[1], other.states[1])
         assert close(plain.states[0], other.states[0])  # and nothing leaks into the neighbours

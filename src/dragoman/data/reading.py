@@ -64,6 +64,7 @@ class DataConfig(Section):
     target: ColumnSetting | None = None
     root: Annotated[str, Field(min_length=1)] | None = None
     running: bool = False  # language models: one running text, not one sequence a line
+    cache: Literal["auto", "none", "memory", "disk"] = "auto"  # of decoded files; auto: memory, up to 512 MB
     max_characters: int = Field(default=5000, ge=1)  # of either side
     dev_share: float = Field(default=0.1, ge=0, lt=1)  # of the distinct sources, where no dev file is given
     test_share: float = Field(default=0.1, ge=0, lt=1)

@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dragoman.config import ConfigError
+from dragoman.contracts import Decoder
+from dragoman.training.options import TrainingConfig
 from dragoman.types import Batch, Step
 
 LOGITS = 5_000_000  # numbers held at a time, about 20 MB
@@ -101,6 +104,28 @@ def loss_and_gold(step: Step, batch: Batch, smoothing: float = 0.0) -> tuple[Ten
         features, tokens = step.reading.features[:, :-1][real], source.data[:, 1:][real]
         loss = loss + step.reading.weight * _projected(step.readout, features, tokens, smoothing)[0]
     return loss, gold
+
+
+def doubly_stochastic(attention: Tensor, mask: Tensor, regions: Tensor) -> Tensor:
+    """Σ_i (1 - Σ_t α_ti)², summed over the rows (Xu et al. 2015, eq. 14): no place is to be overlooked.
+
+    attention (B, T, A, S), of which the mean over A counts; mask (B, T) of the target, regions (B, S) of the memory.
+    """
+    looked = (attention.mean(2) * mask[..., None]).sum(1)  # (B, S)
+    return (1 - looked).square().masked_fill(~regions, 0.0).sum()
+
+
+def check_attention(decoder: Decoder, config: TrainingConfig) -> None:
+    """Is there attention that ``training.doubly_stochastic`` could form?"""
+    if not config.doubly_stochastic:
+        return
+    if not decoder.maps:
+        raise ConfigError("training.doubly_stochastic forms attention, but this decoder has none; set it to 0")
+    if getattr(decoder, "hard", False):
+        raise ConfigError(
+            "training.doubly_stochastic sends a gradient through soft attention, which decoder.selection = 'hard' does "
+            "not have; set training.doubly_stochastic=0, or selection = 'soft'"
+        )
 
 
 def _projected(

@@ -21,6 +21,7 @@ class TrainingConfig(Section):
     sampling: SamplingConfig = SamplingConfig()  # scheduled sampling of the decoder's inputs
     freeze: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()  # encoder, decoder, a source, a parameter
     reinforce: ReinforceConfig = ReinforceConfig()
+    doubly_stochastic: float = Field(0.0, ge=0)  # weight of the term by which soft attention overlooks no place
     batch_tokens: int = Field(2048, gt=0)  # rows of a batch times its longest side
     chunk: int = Field(64, gt=0)  # running text: tokens of a stream in a batch; gradients do not reach further back
     accumulate: int = Field(1, gt=0)  # batches an update
@@ -38,3 +39,4 @@ class TrainingConfig(Section):
     device: str = "auto"
     autocast: bool = False  # bfloat16 where it is safe
     threads: int | None = Field(None, gt=0)  # None = every core
+    loaders: int | None = Field(None, ge=0)  # processes that read files ahead; None = 1 or 2 where cores are to spare

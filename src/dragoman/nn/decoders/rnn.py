@@ -7,13 +7,16 @@
         timing = "after"    Luong et al. 2015: the score uses s_t, o_t = tanh(W1 s_t + W2 c_t); with input feeding
                             o_{t-1} enters the cell
         selection = "hard"  one-hot α: drawn in training, the likeliest position otherwise (Xu et al. 2015)
+        context_gate        β_t c_t in place of c_t, β_t = sigmoid(W s): how much a step looks at all (section 4.2.1)
 
-Where no step needs an output of the step before (no attention, or timing "after" without input feeding) all tokens of
-a call run through whole-sequence kernels; otherwise a loop, out of which everything that can be is hoisted.
+Where no step needs an output of the step before (no attention, or timing "after" without input feeding and with an
+attention that does not look back at its last weights) all tokens of a call run through whole-sequence kernels;
+otherwise a loop, out of which everything that can be is hoisted.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -46,6 +49,7 @@ class RNN(ReadingDecoder):
         timing: Literal["before", "after"] = "after"
         input_feeding: bool = False  # timing "after": the last output vector enters the cell
         selection: Selection = "soft"  # hard: one position a step, trained by REINFORCE (training.reinforce)
+        context_gate: bool = False  # each step decides how much of what attention sees counts
         bridge: Literal["auto", "copy", "dense", "zero"] = "auto"  # from the source's summary to the first state
         deep_output: bool = False  # the last token's vector joins the output layer
         tie_embeddings: bool = True  # the output layer uses the token vectors
@@ -60,6 +64,8 @@ class RNN(ReadingDecoder):
                 )
             if self.selection == "hard" and self.context != "attention":
                 raise ValueError("selection = 'hard' chooses where attention looks: it needs context = 'attention'")
+            if self.context_gate and self.context != "attention":
+                raise ValueError("context_gate weighs what attention sees: it needs context = 'attention'")
             return self
 
     def __init__(
@@ -90,6 +96,7 @@ class RNN(ReadingDecoder):
             build = part("attention", kind_of(config.attention))
             self.attention = build(config.attention, query_width=config.width, memory_width=memory_width)
             context_width, self.maps = self.attention.width, self.attention.maps
+            self.loops = self.loops or self.attention.recurrent
         elif self.context == "every-step":
             if summary_shape is None:
                 raise ConfigError("decoder.context = 'every-step' needs an encoder with a summary of the source")
@@ -119,6 +126,8 @@ class RNN(ReadingDecoder):
                 "decoder.context = 'initial' gives the source to the decoder as its first state only: it needs an "
                 "encoder with a summary, and a bridge other than 'zero'"
             )
+        gated = self.context == "attention" and config.context_gate
+        self.context_gate = LoopLinear(config.width, 1) if gated else None
 
     def _make_bridge(self, kind: str, shape: tuple[int, int, int] | None) -> nn.Linear | None:
         own = (self.stack.depth, self.stack.parts, self.width)
@@ -152,6 +161,8 @@ class RNN(ReadingDecoder):
         carry = {"hidden": hidden}
         if self.feeding:
             carry["fed"] = weight.new_zeros(sources, self.feature_width)
+        if memory is not None and self.attention is not None and self.attention.recurrent:
+            carry["weights"] = weight.new_zeros(sources, self.maps, memory.mask.shape[1])  # nothing was looked at
         return State(sources, fixed, carry)
 
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
@@ -194,23 +205,26 @@ class RNN(ReadingDecoder):
         known = self.stack.project(embedded)  # (N, T, G*H): the tokens' share of the gates, hoisted
         weights = self.stack.weights(self.known)
         hidden = [tuple(layer.unbind(1)) for layer in carry["hidden"].unbind(1)]  # L of P of (N, H)
-        fed = carry.get("fed")
+        fed, last = carry.get("fed"), carry.get("weights")
         outputs, contexts, maps, drawn = [], [], [], []
         # dropout of the vector that is fed back is drawn per step, as the vector itself is
         with deferred_gradients():
             for t, projected in enumerate(known.unbind(1)):
                 if self.before:
-                    attended = self._attend(hidden[-1][0], memory, state.sources)
+                    attended = self._attend(hidden[-1][0], memory, state.sources, last)
                     fed = attended[0]
                 hidden = self.stack.step(projected, fed, hidden, weights)
                 top = hidden[-1][0]  # (N, H)
                 if self.after:
-                    attended = self._attend(top, memory, state.sources)
-                    fed = self.dropout(self._features(top, attended[0], embedded[:, t]))
-                    outputs.append(fed)
+                    attended = self._attend(top, memory, state.sources, last)
+                    vector = self.dropout(self._features(top, attended[0], embedded[:, t]))
+                    fed = vector if self.feeding else None
+                    outputs.append(vector)
                 else:
                     outputs.append(top)
                     contexts.append(attended[0])
+                if last is not None:
+                    last = attended[1]
                 if need_attention:
                     maps.append(attended[1])
                 if attended[2] is not None:
@@ -221,22 +235,33 @@ class RNN(ReadingDecoder):
         carried = {"hidden": torch.stack([torch.stack(layer, 1) for layer in hidden], 1)}
         if self.feeding and fed is not None:
             carried["fed"] = fed
+        if last is not None:
+            carried["weights"] = last
         attention = torch.stack(maps, 1) if need_attention else None  # (N, T, A, S)
         after = State(state.sources, state.fixed, carried)
         return Step(features, self.project, after, attention, by_row(drawn, len(features)))
 
-    def _attend(self, query: Tensor, memory: Any, sources: int) -> tuple[Tensor, Tensor, Choices | None]:
+    def _attend(
+        self, query: Tensor, memory: Any, sources: int, last: Tensor | None
+    ) -> tuple[Tensor, Tensor, Choices | None]:
         """query (N, H) → context (N, D), weights (N, A, S); the k rows of a source are k queries of it."""
-        attended, drawn = self._look(query.view(sources, -1, self.width), memory)
+        previous = None if last is None else last.view(sources, -1, *last.shape[1:])
+        attended, drawn = self._look(query.view(sources, -1, self.width), memory, previous)
         return attended.context.flatten(0, 1), attended.weights.flatten(0, 1), drawn
 
-    def _look(self, query: Tensor, memory: Any) -> tuple[Attended, Choices | None]:
+    def _look(self, query: Tensor, memory: Any, previous: Tensor | None = None) -> tuple[Attended, Choices | None]:
         """query (B, Q, H) → what attention sees; with hard selection, of one position alone."""
         assert self.attention is not None
-        if not self.hard:
-            return self.attention(query, memory), None
-        weights, drawn = choose(self.attention.weigh(query, memory), draw=self.training)
-        return Attended(self.attention.read(weights, memory), weights), drawn
+        drawn = None
+        if self.hard:
+            weights, drawn = choose(self.attention.weigh(query, memory, previous), draw=self.training)
+            attended = Attended(self.attention.read(weights, memory), weights)
+        else:
+            attended = self.attention(query, memory, previous)
+        if self.context_gate is not None:
+            share = torch.sigmoid(self.context_gate(query))  # (B, Q, 1)
+            attended = replace(attended, context=attended.context * share)
+        return attended, drawn
 
     def _features(self, outputs: Tensor, context: Tensor | None, embedded: Tensor) -> Tensor:
         """o = tanh(W [s; c; e]) (Luong et al. 2015, eq. 5), or the state itself where there is nothing to join."""

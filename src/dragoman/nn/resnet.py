@@ -1,0 +1,173 @@
+"""Residual convolutional networks over pictures of different sizes in one batch (He et al. 2016).
+
+Padding is invisible: every convolution is followed by a norm that counts real positions only and leaves zeros behind,
+and position i of a layer of stride 2 stands over position 2i below it, real where that is. The names of parameters in
+``ResNet`` are those of the published weights; its last layer, which names ImageNet's classes, is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+STEM = 64  # channels of the first layer of the published networks
+LAYERS = {"resnet18": (2, 2, 2, 2), "resnet50": (3, 4, 6, 3)}  # table 1
+
+
+class PictureNorm(nn.BatchNorm2d):
+    """Batch norm (Ioffe & Szegedy 2015) whose statistics count real positions only, with zeros elsewhere."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x (B, C, H, W), mask (B, H, W) or None where all is real."""
+        averages = self.training and (x.numel() // x.shape[1] if mask is None else int(mask.sum())) > 1
+        if not averages:  # one position alone has no variance: it is seen as in use
+            y = nn.functional.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+            return y if mask is None else y * mask[:, None]
+        if mask is None:
+            return super().forward(x)
+        last = x.permute(0, 2, 3, 1)  # (B, H, W, C)
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        normal = nn.functional.batch_norm(
+            last[mask],
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            True,
+            self.momentum or 0.0,
+            self.eps,
+        )
+        return torch.zeros_like(last).index_put((mask,), normal).permute(0, 3, 1, 2)
+
+
+def convolution(enter: int, leave: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    layer = nn.Conv2d(enter, leave, kernel, stride, padding=kernel // 2, bias=False)
+    nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return layer
+
+
+def halved(mask: Tensor | None, stride: int) -> Tensor | None:
+    return mask if mask is None or stride == 1 else mask[:, ::stride, ::stride]
+
+
+class Block(nn.Module):
+    """y = relu(F(x) + x), where F is two 3x3 convolutions (figure 2)."""
+
+    expansion = 1
+
+    def __init__(self, enter: int, width: int, stride: int) -> None:
+        super().__init__()
+        leave = width * self.expansion
+        self.stride = stride
+        self._make(enter, width, leave)
+        self.downsample: nn.ModuleList | None = None
+        if stride > 1 or enter != leave:
+            self.downsample = nn.ModuleList([convolution(enter, leave, 1, stride), PictureNorm(leave)])
+
+    def _make(self, enter: int, width: int, leave: int) -> None:
+        self.conv1, self.bn1 = convolution(enter, width, 3, self.stride), PictureNorm(width)
+        self.conv2, self.bn2 = convolution(width, leave, 3), PictureNorm(leave)
+
+    def _residual(self, x: Tensor, before: Tensor | None, after: Tensor | None) -> Tensor:
+        y = torch.relu(self.bn1(self.conv1(x), after))
+        return self.bn2(self.conv2(y), after)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        after = halved(mask, self.stride)
+        y = self._residual(x, mask, after)
+        if self.downsample is not None:
+            x = self.downsample[1](self.downsample[0](x), after)
+        return torch.relu(y + x), after
+
+
+class Bottleneck(Block):
+    """F is a 3x3 convolution between two that narrow and widen (figure 5); the 3x3 one has the stride."""
+
+    expansion = 4
+
+    def _make(self, enter: int, width: int, leave: int) -> None:
+        self.conv1, self.bn1 = convolution(enter, width, 1), PictureNorm(width)
+        self.conv2, self.bn2 = convolution(width, width, 3, self.stride), PictureNorm(width)
+        self.conv3, self.bn3 = convolution(width, leave, 1), PictureNorm(leave)
+
+    def _residual(self, x: Tensor, before: Tensor | None, after: Tensor | None) -> Tensor:
+        y = torch.relu(self.bn1(self.conv1(x), before))
+        y = torch.relu(self.bn2(self.conv2(y), after))
+        return self.bn3(self.conv3(y), after)
+
+
+class Halving(nn.Module):
+    """Four positions become one: position i stands over 2i and 2i + 1 below it and over nothing else.
+
+    A 3x3 convolution of stride 2, as in ResNet, stands over 2i alone; after three of them a region would be drawn half
+    a region beside what it saw.
+    """
+
+    def __init__(self, enter: int, leave: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(enter, leave, 2, 2, bias=False)
+        nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu")
+        self.norm = PictureNorm(leave)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        height, width = x.shape[2:]
+        if height % 2 or width % 2:
+            x = nn.functional.pad(x, (0, width % 2, 0, height % 2))
+        mask = halved(mask, 2)
+        return torch.relu(self.norm(self.conv(x), mask)), mask
+
+
+class Compact(nn.Module):
+    """For small pictures and a CPU: a residual block a stage; as many stages halve the picture as the stride needs."""
+
+    def __init__(self, enter: int, channels: Sequence[int], stride: int) -> None:
+        super().__init__()
+        self.width = channels[-1]
+        layers: list[nn.Module] = []
+        for index, width in enumerate(channels):
+            if index < stride.bit_length() - 1:
+                layers.append(Halving(enter, width))
+                enter = width
+            layers.append(Block(enter, width, 1))
+            enter = width
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """x (B, C, H, W), zero on padding → (B, width, H', W') and its mask."""
+        for layer in self.layers:
+            x, mask = layer(x, mask)
+        return x, mask
+
+
+class ResNet(nn.Module):
+    """ResNet-18 or ResNet-50 as far as the layer of the given stride: 4, 8, 16 or 32 pixels a position."""
+
+    def __init__(self, kind: str, enter: int, stride: int) -> None:
+        super().__init__()
+        block = Bottleneck if kind == "resnet50" else Block
+        self.depth = stride.bit_length() - 2  # of the four layers
+        self.conv1, self.bn1 = convolution(enter, STEM, 7, 2), PictureNorm(STEM)
+        below = STEM
+        for index, count in enumerate(LAYERS[kind][: self.depth]):
+            width = STEM * 2**index
+            blocks = []
+            for first in (True, *(False,) * (count - 1)):
+                blocks.append(block(below, width, 2 if first and index else 1))
+                below = width * block.expansion
+            self.add_module(f"layer{index + 1}", nn.ModuleList(blocks))
+        self.width = below
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """x (B, C, H, W), zero on padding → (B, width, H', W') and its mask."""
+        mask = halved(mask, 2)
+        x = torch.relu(self.bn1(self.conv1(x), mask))
+        x = nn.functional.max_pool2d(x, 3, 2, 1)  # nothing is below 0 here, so that zeros of padding never win
+        mask = halved(mask, 2)
+        x = x if mask is None else x * mask[:, None]
+        for index in range(self.depth):
+            for block in getattr(self, f"layer{index + 1}"):
+                x, mask = block(x, mask)
+        return x, mask
