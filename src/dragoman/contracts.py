@@ -66,10 +66,13 @@ class Attention(Part):
     Built as ``Kind(config, query_width=…, memory_width=…)``.
 
     Laws: weights are a distribution over real positions and exactly 0 on padding; permuting the memory permutes
-    the weights and leaves the context alone; queries do not see each other; gradient reaches every parameter.
+    the weights and leaves the context alone, unless it is ``recurrent``; queries do not see each other; gradient
+    reaches every parameter.
 
     Weighing and reading are two steps, so that a decoder can put a choice between them (``nn/selection.py``).
     """
+
+    recurrent: ClassVar[bool] = False  # sees the weights of the step before, and with them the order of the states
 
     width: int  # D of the context
     maps: int = 1  # A
@@ -79,15 +82,15 @@ class Attention(Part):
         """All that depends on the source alone, computed once; axis 0 is B."""
 
     @abstractmethod
-    def weigh(self, query: Tensor, prepared: Tree) -> Tensor:
-        """(B, Q, query_width) → weights (B, Q, A, S)."""
+    def weigh(self, query: Tensor, prepared: Tree, previous: Tensor | None = None) -> Tensor:
+        """(B, Q, query_width) → weights (B, Q, A, S). ``previous``: each query's of the step before."""
 
     @abstractmethod
     def read(self, weights: Tensor, prepared: Tree) -> Tensor:
         """Any weights (B, Q, A, S), not only one's own → contexts (B, Q, D)."""
 
-    def forward(self, query: Tensor, prepared: Tree) -> Attended:
-        weights = self.weigh(query, prepared)
+    def forward(self, query: Tensor, prepared: Tree, previous: Tensor | None = None) -> Attended:
+        weights = self.weigh(query, prepared, previous)
         return Attended(self.read(weights, prepared), weights)
 
 
@@ -177,6 +180,11 @@ class Modality(ABC):
     def augmented(self, raw: str, chance: np.random.Generator) -> Tensor:
         """As ``tensor``, changed at random in a way that keeps its meaning: what training sees."""
         return self.tensor(raw)
+
+    @property
+    def varies(self) -> bool:
+        """Does ``augmented`` change anything? What it leaves alone can be kept once it was read."""
+        return type(self).augmented is not Modality.augmented
 
     def length(self, raw: str) -> int:
         """How much of a batch it takes, in positions. Where ``is_file``, told without reading all of the file."""

@@ -26,10 +26,20 @@ ENCODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"width": 12, "channels": (4, 6, 5), "stride": 2, "positions": "learned", "max_positions": 12},
         {"width": 12, "network": "resnet18", "stride": 8, "positions": "none"},
         {"width": 12, "network": "resnet50", "stride": 4},
+    "pyramid": [
+        *({"cell": cell, "layers": 3, "width": 6} for cell in CELLS),
+        {"layers": 3, "halvings": 1, "width": 6},
+        {"layers": 1, "width": 6},
     ],
     "rnn": [
         {"cell": cell, "layers": layers, "direction": direction, "width": 6}
         for cell, layers, direction in itertools.product(CELLS, (1, 2), ("forward", "backward", "both"))
+    ],
+    "subsampled": [
+        {"width": 8, "inner": {"kind": "transformer", "width": 12, "layers": 1, "heads": 3, "feed_forward": 16}},
+        {"width": 8, "layers": 1, "kernel": 5, "inner": {"kind": "rnn", "width": 6}},
+        {"width": 8, "layers": 1, "inner": {"kind": "pyramid", "width": 6, "layers": 2}},
+        {"width": 8, "inner": {"kind": "identity"}},
     ],
     "transformer": [
         {"norm": norm, "positions": positions, "width": width, "layers": 2, "heads": 3, "feed_forward": 16}

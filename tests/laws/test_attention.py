@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import pytest
 import torch
 from law_cases import close, make_attention, make_memory
@@ -19,10 +22,20 @@ def queries(batch: int = 4, count: int = 3) -> Tensor:
     return torch.randn(batch, count, 12) * 2
 
 
+def previous(attention: Any, batch: int = 4, count: int = 3) -> Tensor | None:
+    """Where the queries looked the step before, for those that want to know."""
+    if not attention.recurrent:
+        return None
+    torch.manual_seed(9)
+    memory = make_memory()
+    scores = torch.randn(batch, count, attention.maps, memory.mask.shape[1]) * 2
+    return scores.masked_fill(~memory.mask[:, None, None], float("-inf")).softmax(-1)
+
+
 @every_attention
 def test_weights_are_a_distribution_and_padding_gets_exactly_nothing(kind) -> None:
     attention, memory = make_attention(kind), make_memory()
-    attended = attention(queries(), attention.prepare(memory))
+    attended = attention(queries(), attention.prepare(memory), previous(attention))
     weights = attended.weights  # (B, Q, A, S)
     assert weights.shape == (4, 3, attention.maps, memory.mask.shape[1])
     assert attended.context.shape == (4, 3, attention.width)
@@ -34,6 +47,8 @@ def test_weights_are_a_distribution_and_padding_gets_exactly_nothing(kind) -> No
 @every_attention
 def test_the_memory_is_a_set(kind) -> None:
     attention, memory = make_attention(kind), make_memory()
+    if attention.recurrent:
+        return  # it knows the order by where it looked the step before
     order = torch.randperm(memory.mask.shape[1])
     shuffled = Memory(memory.states[:, order], memory.mask[:, order])
     plain = attention(queries(), attention.prepare(memory))
@@ -45,10 +60,10 @@ def test_the_memory_is_a_set(kind) -> None:
 @every_attention
 def test_queries_do_not_see_each_other(kind) -> None:
     attention, memory = make_attention(kind), make_memory()
-    prepared, asked = attention.prepare(memory), queries()
-    together = attention(asked, prepared)
+    prepared, asked, last = attention.prepare(memory), queries(), previous(attention)
+    together = attention(asked, prepared, last)
     for index in range(3):
-        alone = attention(asked[:, index : index + 1], prepared)
+        alone = attention(asked[:, index : index + 1], prepared, None if last is None else last[:, index : index + 1])
         assert close(alone.context[:, 0], together.context[:, index])
         assert close(alone.weights[:, 0], together.weights[:, index])
 
@@ -58,20 +73,21 @@ def test_what_stands_on_padding_does_not_matter(kind) -> None:
     attention, memory = make_attention(kind), make_memory()
     rubbish = memory.states.clone()
     rubbish[~memory.mask] = 50.0
-    plain = attention(queries(), attention.prepare(memory))
-    other = attention(queries(), attention.prepare(Memory(rubbish, memory.mask)))
+    plain = attention(queries(), attention.prepare(memory), previous(attention))
+    other = attention(queries(), attention.prepare(Memory(rubbish, memory.mask)), previous(attention))
     assert close(plain.context, other.context)
 
 
 @every_attention
 def test_gradient_reaches_every_parameter(kind) -> None:
     attention, memory = make_attention(kind), make_memory()
-    attention(queries().requires_grad_(), attention.prepare(memory)).context.square().sum().backward()
+    attended = attention(queries().requires_grad_(), attention.prepare(memory), previous(attention))
+    attended.context.square().sum().backward()
     for key, parameter in attention.named_parameters():
         assert parameter.grad is not None and parameter.grad.abs().sum() > 0, key
 
 
-@pytest.mark.parametrize("kind", ["bilinear", "additive", "concat"])
+@pytest.mark.parametrize("kind", ["bilinear", "additive", "concat", "location"])
 def test_sides_of_different_widths(kind) -> None:
     attention = make_attention(kind, query_width=5)
     attended = attention(torch.randn(4, 2, 5), attention.prepare(make_memory()))
@@ -99,6 +115,24 @@ def test_mlp_scores_are_what_the_formula_says(kind) -> None:
     ours = torch.autograd.grad((scores * weights).sum(), inputs, retain_graph=True)
     theirs = torch.autograd.grad((written * weights).sum(), inputs)
     assert all(close(a, b, 1e-4) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_location_is_what_the_formula_says() -> None:
+    """Chorowski et al. 2015, eq. 8 and 9, written out position by position."""
+    attention, memory, asked = make_attention("location"), make_memory(), queries()
+    last = previous(attention)
+    filters = attention.filters.weight[:, 0]  # (filters, kernel)
+    reach, length = filters.shape[1] // 2, memory.mask.shape[1]
+    scores = torch.full((4, 3, length), float("-inf"))
+    for b, q, j in itertools.product(range(4), range(3), range(length)):
+        if memory.mask[b, j]:
+            seen = sum(filters[:, i - j + reach] * last[b, q, 0, i] for i in range(length) if abs(i - j) <= reach)
+            hidden = attention.query(asked[b, q]) + attention.key(memory.states[b, j]) + attention.place.weight @ seen
+            scores[b, q, j] = torch.tanh(hidden) @ attention.vector
+    found = attention(asked, attention.prepare(memory), last)
+    assert close(found.weights[:, :, 0], scores.softmax(-1))
+    first = attention(asked, attention.prepare(memory), torch.zeros_like(last))
+    assert close(first.weights, attention(asked, attention.prepare(memory)).weights)  # nothing was looked at
 
 
 class Given(ScoredAttention):

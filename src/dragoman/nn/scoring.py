@@ -35,7 +35,7 @@ class ScoredAttention(Attention):
         values = memory.states if memory.values is None else memory.values
         return {"keys": self.keys(memory.states), "values": values, "padding": ~memory.mask}
 
-    def weigh(self, query: Tensor, prepared: Any) -> Tensor:
+    def weigh(self, query: Tensor, prepared: Any, previous: Tensor | None = None) -> Tensor:
         scores = self.score(query, prepared["keys"])  # (B, Q, S)
         weights = torch.softmax(scores.masked_fill(prepared["padding"][:, None], float("-inf")), dim=-1)
         return weights[:, :, None]

@@ -9,8 +9,9 @@
         selection = "hard"  one-hot α: drawn in training, the likeliest position otherwise (Xu et al. 2015)
         context_gate        β_t c_t in place of c_t, β_t = sigmoid(W s): how much a step looks at all (section 4.2.1)
 
-Where no step needs an output of the step before (no attention, or timing "after" without input feeding) all tokens of
-a call run through whole-sequence kernels; otherwise a loop, out of which everything that can be is hoisted.
+Where no step needs an output of the step before (no attention, or timing "after" without input feeding and with an
+attention that does not look back at its last weights) all tokens of a call run through whole-sequence kernels;
+otherwise a loop, out of which everything that can be is hoisted.
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ class RNN(ReadingDecoder):
             build = part("attention", kind_of(config.attention))
             self.attention = build(config.attention, query_width=config.width, memory_width=memory_width)
             context_width, self.maps = self.attention.width, self.attention.maps
+            self.loops = self.loops or self.attention.recurrent
         elif self.context == "every-step":
             if summary_shape is None:
                 raise ConfigError("decoder.context = 'every-step' needs an encoder with a summary of the source")
@@ -159,6 +161,8 @@ class RNN(ReadingDecoder):
         carry = {"hidden": hidden}
         if self.feeding:
             carry["fed"] = weight.new_zeros(sources, self.feature_width)
+        if memory is not None and self.attention is not None and self.attention.recurrent:
+            carry["weights"] = weight.new_zeros(sources, self.maps, memory.mask.shape[1])  # nothing was looked at
         return State(sources, fixed, carry)
 
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
@@ -201,23 +205,26 @@ class RNN(ReadingDecoder):
         known = self.stack.project(embedded)  # (N, T, G*H): the tokens' share of the gates, hoisted
         weights = self.stack.weights(self.known)
         hidden = [tuple(layer.unbind(1)) for layer in carry["hidden"].unbind(1)]  # L of P of (N, H)
-        fed = carry.get("fed")
+        fed, last = carry.get("fed"), carry.get("weights")
         outputs, contexts, maps, drawn = [], [], [], []
         # dropout of the vector that is fed back is drawn per step, as the vector itself is
         with deferred_gradients():
             for t, projected in enumerate(known.unbind(1)):
                 if self.before:
-                    attended = self._attend(hidden[-1][0], memory, state.sources)
+                    attended = self._attend(hidden[-1][0], memory, state.sources, last)
                     fed = attended[0]
                 hidden = self.stack.step(projected, fed, hidden, weights)
                 top = hidden[-1][0]  # (N, H)
                 if self.after:
-                    attended = self._attend(top, memory, state.sources)
-                    fed = self.dropout(self._features(top, attended[0], embedded[:, t]))
-                    outputs.append(fed)
+                    attended = self._attend(top, memory, state.sources, last)
+                    vector = self.dropout(self._features(top, attended[0], embedded[:, t]))
+                    fed = vector if self.feeding else None
+                    outputs.append(vector)
                 else:
                     outputs.append(top)
                     contexts.append(attended[0])
+                if last is not None:
+                    last = attended[1]
                 if need_attention:
                     maps.append(attended[1])
                 if attended[2] is not None:
@@ -228,24 +235,29 @@ class RNN(ReadingDecoder):
         carried = {"hidden": torch.stack([torch.stack(layer, 1) for layer in hidden], 1)}
         if self.feeding and fed is not None:
             carried["fed"] = fed
+        if last is not None:
+            carried["weights"] = last
         attention = torch.stack(maps, 1) if need_attention else None  # (N, T, A, S)
         after = State(state.sources, state.fixed, carried)
         return Step(features, self.project, after, attention, by_row(drawn, len(features)))
 
-    def _attend(self, query: Tensor, memory: Any, sources: int) -> tuple[Tensor, Tensor, Choices | None]:
+    def _attend(
+        self, query: Tensor, memory: Any, sources: int, last: Tensor | None
+    ) -> tuple[Tensor, Tensor, Choices | None]:
         """query (N, H) → context (N, D), weights (N, A, S); the k rows of a source are k queries of it."""
-        attended, drawn = self._look(query.view(sources, -1, self.width), memory)
+        previous = None if last is None else last.view(sources, -1, *last.shape[1:])
+        attended, drawn = self._look(query.view(sources, -1, self.width), memory, previous)
         return attended.context.flatten(0, 1), attended.weights.flatten(0, 1), drawn
 
-    def _look(self, query: Tensor, memory: Any) -> tuple[Attended, Choices | None]:
+    def _look(self, query: Tensor, memory: Any, previous: Tensor | None = None) -> tuple[Attended, Choices | None]:
         """query (B, Q, H) → what attention sees; with hard selection, of one position alone."""
         assert self.attention is not None
         drawn = None
         if self.hard:
-            weights, drawn = choose(self.attention.weigh(query, memory), draw=self.training)
+            weights, drawn = choose(self.attention.weigh(query, memory, previous), draw=self.training)
             attended = Attended(self.attention.read(weights, memory), weights)
         else:
-            attended = self.attention(query, memory)
+            attended = self.attention(query, memory, previous)
         if self.context_gate is not None:
             share = torch.sigmoid(self.context_gate(query))  # (B, Q, 1)
             attended = replace(attended, context=attended.context * share)

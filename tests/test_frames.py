@@ -1,0 +1,222 @@
+"""Sound and feature sequences as sources: what is read, normalised, changed at random, saved."""
+
+from __future__ import annotations
+
+import math
+import wave
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from dragoman.contracts import Modality
+from dragoman.data.media import MediaError
+from dragoman.modalities._frames import FramesFrontend, MaskConfig
+from dragoman.modalities.features import Features, slopes, stacked
+from dragoman.modalities.speech import Speech
+from dragoman.nn.chance import own_chance
+from dragoman.types import Padded
+
+
+def write_sound(path: Path, seconds: float = 0.3, rate: int = 8000, pitch: float = 440.0, loud: float = 0.5) -> str:
+    times = np.arange(round(seconds * rate)) / rate
+    chance = np.random.default_rng(round(pitch))
+    samples = loud * np.sin(2 * math.pi * pitch * times * (1 + times)) + 0.01 * chance.standard_normal(len(times))
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes((samples * 32000).astype("<i2").tobytes())
+    return str(path)
+
+
+def write_array(path: Path, frames: int, width: int = 3, seed: int = 0) -> str:
+    np.save(path, np.random.default_rng(seed).normal(5.0, 3.0, (frames, width)).astype(np.float32))
+    return str(path)
+
+
+@pytest.fixture
+def sounds(tmp_path: Path) -> list[str]:
+    names = ["a_ann_1.wav", "b_ann_2.wav", "a_bob_1.wav", "b_bob_2.wav"]
+    return [
+        write_sound(tmp_path / name, 0.2 + 0.05 * index, pitch=300.0 + 100 * index, loud=0.9 if "ann" in name else 0.02)
+        for index, name in enumerate(names)
+    ]
+
+
+@pytest.fixture
+def arrays(tmp_path: Path) -> list[str]:
+    return [write_array(tmp_path / f"{index}.npy", 4 + index, seed=index) for index in range(5)]
+
+
+def same(first: Modality, second: Modality, raws: Sequence[str]) -> bool:
+    return all(torch.equal(first.tensor(raw), second.tensor(raw)) for raw in raws)
+
+
+@pytest.mark.parametrize("stride", [1, 3, 8])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"rate": 16000}, {"normalise": "global", "mels": 20}, {"normalise": "speaker", "speaker": r"_(\w+)_"}],
+    ids=str,
+)
+def test_laws_of_speech(sounds: list[str], settings: dict, stride: int, tmp_path: Path) -> None:
+    speech = Speech.fit(Speech.Config(**settings), sounds, "voice")
+    for raw in sounds:
+        frames = speech.tensor(raw)
+        assert frames.shape == (speech.length(raw), speech.mels) and frames.dtype == torch.float32
+        axis = speech.axis(raw, stride)
+        assert len(axis.labels) == -(-len(frames) // stride)
+        assert axis.kind == "speech" and axis.seconds == pytest.approx(0.01 * stride)
+    assert axis.labels[1] == f"{0.01 * stride:.2f} s"
+    speech.save(tmp_path, "voice")
+    assert same(speech, Speech.load(speech.config, tmp_path, "voice"), sounds)
+    batch = speech.frontend()(speech.collate([speech.tensor(raw) for raw in sounds]))
+    assert batch.data.shape == (4, max(map(speech.length, sounds)), speech.frontend().width)
+    assert batch.mask.sum(1).tolist() == [speech.length(raw) for raw in sounds]
+
+
+def test_the_commonest_rate_is_taken_but_no_more_than_speech_needs(tmp_path: Path) -> None:
+    slow = [write_sound(tmp_path / f"{index}.wav", 0.05) for index in range(2)]
+    fast = [write_sound(tmp_path / f"fast{index}.wav", 0.05, rate=44100) for index in range(3)]
+    assert Speech.fit(Speech.Config(), [*slow, fast[0]], "voice").rate == 8000
+    assert Speech.fit(Speech.Config(), [*slow, *fast], "voice").rate == 16000
+    assert [Speech(Speech.Config(), rate).mels for rate in (8000, 16000)] == [40, 80]
+
+
+def test_one_sound_at_two_rates_looks_alike(tmp_path: Path) -> None:
+    speech = Speech(Speech.Config(high=3500), 8000)
+    slow, fast = (write_sound(tmp_path / f"{rate}.wav", 0.4, rate) for rate in (8000, 44100))
+    loud = (first := speech.frames(slow)) > 0  # above the noise, which differs
+    assert (first - speech.frames(fast))[loud].abs().mean() < 0.1
+
+
+@pytest.mark.parametrize("samples", [1, 40])
+def test_a_click_is_a_sequence_too(tmp_path: Path, samples: int) -> None:
+    raw = write_sound(tmp_path / "click.wav", samples / 8000)
+    speech = Speech.fit(Speech.Config(), [raw], "voice")
+    assert speech.tensor(raw).shape == (1, 40) and speech.tensor(raw).isfinite().all()
+    assert len(speech.axis(raw, 8).labels) == 1
+
+
+def test_whose_mean_is_taken_out(sounds: list[str], tmp_path: Path) -> None:
+    alone = Speech.fit(Speech.Config(), sounds, "voice")
+    overall = Speech.fit(Speech.Config(normalise="global"), sounds, "voice")
+    spoken = Speech.fit(Speech.Config(normalise="speaker", speaker=r"_(\w+)_"), sounds, "voice")
+    every = torch.cat([overall.tensor(raw) for raw in sounds])
+    assert every.mean(0).abs().max() < 1e-3 and (every.std(0) - 1).abs().max() < 0.05
+    assert alone.tensor(sounds[0]).mean(0).abs().max() < 1e-3
+    ann = torch.cat([spoken.tensor(raw) for raw in sounds[:2]])
+    assert ann.mean(0).abs().max() < 1e-3  # of the speaker, not of one recording
+    assert spoken.tensor(sounds[0]).mean(0).abs().max() > 0.1
+    assert overall.tensor(sounds[0]).mean() > 0.1 > -0.1 > overall.tensor(sounds[2]).mean()  # ann is loud, bob is not
+    stranger = write_sound(tmp_path / "a_eve_1.wav")
+    assert torch.equal(spoken.tensor(stranger), alone.tensor(stranger))
+    assert "2 of them" in spoken.notes[1]
+    folders = Speech(Speech.Config(normalise="speaker", speaker=r"/(\w+)/[^/]+$"), 8000)
+    assert folders.speaker("voices/zoe/1_ann_2.wav") == "zoe"
+    assert spoken.speaker("my_own_voices/1_ann_2.wav") == "ann"  # the file's name counts before its folder's
+
+
+def test_speeds_change_length_and_pitch_and_follow_the_given_chance(sounds: list[str]) -> None:
+    raw, config = sounds[3], Speech.Config(speeds=(0.9, 1.0, 1.1))
+    speech = Speech.fit(config, sounds, "voice")
+    lengths = {len(speech.augmented(raw, np.random.default_rng(seed))) for seed in range(20)}
+    samples = round(0.35 * 8000)
+    assert lengths == {-(-samples * 10 // 9 // 80), -(-samples // 80), -(-samples * 10 // 11 // 80)}
+    first, again = (speech.augmented(raw, np.random.default_rng(3)) for _ in range(2))
+    assert torch.equal(first, again)
+    plain = Speech.fit(Speech.Config(), sounds, "voice")
+    assert torch.equal(plain.augmented(raw, np.random.default_rng(3)), plain.tensor(raw))
+    slow, fast = (speech.frames(raw, speed)[5].argmax() for speed in (0.9, 1.1))
+    assert slow < fast
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"normalise": "speaker"}, "regular expression with a group"),
+        ({"speaker": "("}, "no regular expression"),
+        ({"speeds": []}, "speeds are numbers"),
+        ({"rate": 10}, "between 1000"),
+        ({"window": 0.001}, "at least as long as hop"),
+    ],
+)
+def test_settings_that_cannot_be(settings: dict, word: str) -> None:
+    with pytest.raises(ValidationError, match=word):
+        Speech.Config(**settings)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 5])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"normalise": "none", "deltas": 1}, {"normalise": "utterance", "deltas": 2}, {"stack": 3, "stride": 2}],
+    ids=str,
+)
+def test_laws_of_features(arrays: list[str], settings: dict, stride: int, tmp_path: Path) -> None:
+    features = Features.fit(Features.Config(**settings), arrays, "sensor")
+    for raw in arrays:
+        assert features.tensor(raw).shape == (features.length(raw), features.frontend().width)
+        assert len(features.axis(raw, stride).labels) == -(-features.length(raw) // stride)
+    features.save(tmp_path, "sensor")
+    assert same(features, Features.load(features.config, tmp_path, "sensor"), arrays)
+
+
+def test_features_of_a_store(tmp_path: Path) -> None:
+    store = write_array(tmp_path / "store.npy", 20)
+    features = Features.fit(Features.Config(normalise="none"), [f"{store}#0:5", f"{store}#5:20"], "sensor")
+    assert features.length(f"{store}#5:20") == 15
+    assert np.array_equal(features.tensor(f"{store}#5:8").numpy(), np.load(store)[5:8])
+
+
+def test_another_width_is_refused_with_both_numbers(arrays: list[str], tmp_path: Path) -> None:
+    features = Features.fit(Features.Config(), arrays, "sensor")
+    with pytest.raises(MediaError, match="4 features a frame, but the training data has 3"):
+        features.tensor(write_array(tmp_path / "wide.npy", 5, width=4))
+
+
+def test_slopes_of_a_line_are_its_slope_and_of_a_constant_nothing() -> None:
+    line = torch.arange(9.0)[:, None] * torch.tensor([2.0, 0.0])
+    assert torch.allclose(slopes(line)[2:-2], torch.tensor([2.0, 0.0]).expand(5, 2))
+    assert slopes(torch.ones(1, 2)).abs().sum() == 0
+
+
+def test_stacking_joins_neighbours_and_repeats_the_last() -> None:
+    frames = torch.arange(5.0)[:, None]
+    assert stacked(frames, 3, 2).tolist() == [[0, 1, 2], [2, 3, 4], [4, 4, 4]]
+    assert stacked(frames, 1, 2).tolist() == [[0], [2], [4]]
+
+
+def hidden(masks: MaskConfig, seed: int = 0, rows: int = 200) -> tuple[torch.Tensor, torch.Tensor]:
+    """(rows, S, D) what was hidden of rows of 1 to 40 frames, and their lengths."""
+    lengths = torch.arange(rows) % 40 + 1
+    source = Padded(torch.ones(rows, 40, 10), torch.arange(40) < lengths[:, None])
+    with own_chance(seed):
+        return FramesFrontend(10, masks).train()(source).data == 0, lengths
+
+
+def test_stripes_are_as_wide_as_said_at_most_and_inside_the_sequence() -> None:
+    found, lengths = hidden(MaskConfig(time_masks=1, time_width=0.25))
+    assert torch.equal(found.any(2), found.all(2))  # whole frames
+    widths = found[:, :, 0].sum(1)
+    assert (widths <= lengths // 4).all()
+    assert {0, 3, 6, 9} <= set(widths.tolist())
+    places = torch.arange(40)
+    assert not (found[:, :, 0] & (places >= lengths[:, None])).any()
+    joints = (found[:, 1:, 0] != found[:, :-1, 0]).sum(1)
+    assert joints.max() <= 2  # in one piece
+    stripes, _ = hidden(MaskConfig(feature_masks=1, feature_width=0.3))
+    assert torch.equal(stripes.any(1), stripes.all(1)) and stripes[:, 0].sum(1).max() == 3
+
+
+def test_stripes_are_for_training_alone_and_follow_chance() -> None:
+    masks = MaskConfig(time_masks=2, feature_masks=2)
+    assert torch.equal(hidden(masks, 3)[0], hidden(masks, 3)[0])
+    assert not torch.equal(hidden(masks, 3)[0], hidden(masks, 4)[0])
+    source = Padded(torch.ones(2, 5, 10), torch.ones(2, 5, dtype=torch.bool))
+    assert FramesFrontend(10, masks).eval()(source) is source
+    before = torch.get_rng_state()
+    assert torch.equal(FramesFrontend(10, MaskConfig()).train()(source).data, source.data)
+    assert torch.equal(before, torch.get_rng_state())  # without masks nothing is drawn

@@ -1,0 +1,97 @@
+"""Resampling, mel filters and the spectrogram, against what is known of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from dragoman.modalities._signal import frame_count, hertz, log_mel, mel, mel_filters, resample
+
+
+def sine(frequency: float, rate: int, seconds: float = 0.5) -> torch.Tensor:
+    return torch.sin(2 * math.pi * frequency * torch.arange(int(rate * seconds)) / rate)
+
+
+RATES = [(8000, 16000), (16000, 8000), (44100, 16000), (11025, 16000), (48000, 16000), (9, 10), (11, 10)]
+
+
+@pytest.mark.parametrize(("old", "new"), RATES)
+def test_resampling_keeps_the_frequency_and_the_size_of_a_sine(old: int, new: int) -> None:
+    per_second = old if old > 100 else old * 800  # speeds are ratios of rates
+    new_per_second = new if new > 100 else new * 800
+    found = resample(sine(1000, per_second), old, new)
+    wanted = sine(1000, new_per_second)
+    assert len(found) == math.ceil(len(sine(1000, per_second)) * new / old)
+    inside = slice(200, min(len(found), len(wanted)) - 200)  # ends miss the neighbours that they are a sum of
+    assert torch.allclose(found[inside], wanted[inside], atol=2e-3)
+
+
+def test_what_the_new_rate_cannot_hold_is_silenced() -> None:
+    """6 kHz at a rate of 8 kHz would sound as 2 kHz."""
+    found = resample(sine(6000, 16000), 16000, 8000)[100:-100]
+    assert found.square().mean().sqrt() < 1e-3
+    assert resample(sine(3000, 16000), 16000, 8000)[100:-100].square().mean().sqrt() == pytest.approx(0.5**0.5, 1e-2)
+
+
+def test_there_and_back_again() -> None:
+    torch.manual_seed(1)
+    slow = resample(torch.randn(4000), 8000, 32000)  # nothing above 4 kHz
+    again = resample(resample(slow, 32000, 22050), 22050, 32000)[: len(slow)]
+    assert (again - slow)[300:-300].abs().max() < 0.05 * slow.abs().max()
+
+
+def test_one_rate_changes_nothing_and_nothing_stays_nothing() -> None:
+    wave = torch.randn(100)
+    assert resample(wave, 8000, 8000) is wave
+    assert len(resample(torch.zeros(0), 8000, 16000)) == 0
+    assert len(resample(torch.ones(1), 8000, 16000)) == 2
+
+
+def test_mel_scale() -> None:
+    assert float(mel(1000.0)) == pytest.approx(1000.0, abs=0.1)  # by definition
+    assert np.allclose(hertz(mel(np.array([20.0, 440.0, 7999.0]))), [20.0, 440.0, 7999.0])
+
+
+@pytest.mark.parametrize(("count", "rate", "size"), [(40, 8000, 256), (80, 16000, 512), (23, 16000, 1024)])
+def test_triangles_stand_at_their_centres_and_add_up_to_one(count: int, rate: int, size: int) -> None:
+    filters = mel_filters(count, rate, size, 20.0, rate / 2)
+    frequencies = np.arange(size // 2 + 1) * rate / size
+    centres = hertz(np.linspace(mel(20.0), mel(rate / 2), count + 2))[1:-1]
+    inside = (frequencies >= centres[0]) & (frequencies <= centres[-1])
+    assert np.allclose(filters.sum(1)[inside], 1.0)
+    assert (filters >= 0).all() and (filters <= 1).all()
+    upper = filters[:, count // 2 :]  # wide enough to have bins on both sides
+    assert np.abs(frequencies[upper.argmax(0)] - centres[count // 2 :]).max() <= rate / size
+    assert filters[frequencies < 20.0].sum() == 0
+
+
+@pytest.mark.parametrize("rate", [8000, 16000])
+def test_a_tone_lights_up_its_own_filter(rate: int) -> None:
+    mels = 40
+    frames = log_mel(sine(1000, rate), rate, mels=mels, window=rate // 40, hop=rate // 100, low=20.0, high=rate / 2)
+    centres = hertz(np.linspace(mel(20.0), mel(rate / 2), mels + 2))[1:-1]
+    assert frames.shape == (50, mels)
+    assert set(frames[2:-2].argmax(1).tolist()) == {int(np.abs(centres - 1000).argmin())}
+
+
+def test_frames_stand_where_their_sound_is() -> None:
+    wave = torch.zeros(16000)
+    wave[8000:8160] = torch.randn(160)  # the hop of frame 50
+    frames = log_mel(wave, 16000, mels=80, window=400, hop=160, low=20.0, high=8000.0)
+    assert int(frames.mean(1).argmax()) == 50
+
+
+@pytest.mark.parametrize("samples", [0, 1, 79, 80, 81, 200, 8000, 8001])
+def test_never_empty_and_as_many_frames_as_said(samples: int) -> None:
+    frames = log_mel(torch.randn(samples), 8000, mels=40, window=200, hop=80, low=20.0, high=4000.0)
+    assert frames.shape == (frame_count(samples, 80), 40)
+    assert frames.isfinite().all()
+
+
+def test_every_filter_has_a_bin() -> None:
+    """Many narrow filters need a finer transform."""
+    frames = log_mel(torch.randn(16000), 16000, mels=160, window=400, hop=160, low=20.0, high=8000.0)
+    assert (frames.mean(0) > -10).all()
