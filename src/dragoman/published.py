@@ -46,6 +46,6 @@ def _check(path: str, wanted: dict[str, Tensor], offered: dict[str, Tensor]) -> 
     if missing or other:
         what = f"there is no {missing[0]}" if missing else f"{other[0]} is {tuple(offered[other[0]].shape)} there"
         raise ConfigError(
-            f"encoder.weights = {path!r}: does not fit encoder.network ({what}; {len(missing) + len(other)} tensors are "
-            "amiss); it must be a .safetensors file of that network, with the names of torchvision"
+            f"encoder.weights = {path!r}: does not fit encoder.network ({what}; {len(missing) + len(other)} tensors "
+            "are amiss); it must be a .safetensors file of that network, with the names of torchvision"
         )
