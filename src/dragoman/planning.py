@@ -22,6 +22,7 @@ from dragoman.errors import UserError
 from dragoman.modalities.text import Text
 from dragoman.parts import kind_of, part
 from dragoman.predictions import Lengths
+from dragoman.published import take_published
 from dragoman.recipe import Recipe, ask, make_recipe, without_kindless
 from dragoman.system import System
 from dragoman.training.freezing import find_frozen
@@ -174,6 +175,7 @@ def plan(
         [min(len(target.encode(e.target)), recipe.max_tokens) + 1 for e in data.train],  # running text has longer lines
     )
     system = System(recipe, modalities, target, model, limits)
+    reasons += take_published(recipe, model)
     transfers = origins.apply(system)
     reasons += [line for transfer in transfers for line in transfer.describe()]
     reasons += find_frozen(model, recipe.training.freeze).describe(recipe.training.freeze)
