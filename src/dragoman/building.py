@@ -13,6 +13,7 @@ from dragoman.modalities.text import TextFrontend
 from dragoman.nn.model import Model
 from dragoman.parts import kind_of, part
 from dragoman.recipe import Recipe
+from dragoman.training.ctc import check_head
 
 
 def build_model(recipe: Recipe, modalities: Mapping[str, Modality], target: Tokenizer) -> Model:
@@ -40,7 +41,11 @@ def build_model(recipe: Recipe, modalities: Mapping[str, Modality], target: Toke
                         f"{frontend.width} and decoder.embedding is {decoder.embedding.weight.shape[1]}"
                     )
                 frontend.embedding.weight = decoder.embedding.weight
-    return Model(frontends, encoders, decoder)
+    model = Model(frontends, encoders, decoder)
+    check_head(len(encoders), recipe.training.ctc)
+    if recipe.training.ctc:
+        model.ctc = torch.nn.Linear(next(iter(encoders.values())).width, target.size)  # behind all others' draws
+    return model
 
 
 def _check_pairing(recipe: Recipe) -> None:

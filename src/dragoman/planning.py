@@ -24,6 +24,7 @@ from dragoman.parts import kind_of, part
 from dragoman.predictions import Lengths
 from dragoman.recipe import Recipe, gather, make_recipe
 from dragoman.system import System
+from dragoman.training.ctc import describe_ctc
 from dragoman.training.freezing import find_frozen
 from dragoman.training.objective import check_attention
 from dragoman.transfer import Origins, Transfer
@@ -167,6 +168,10 @@ def plan(
         [min(len(target.encode(e.target)), recipe.max_tokens) + 1 for e in data.train],  # running text has longer lines
     )
     system = System(recipe, modalities, target, model, lengths)
+    if recipe.training.ctc:
+        ((name, modality),), stride = modalities.items(), next(iter(model.encoders.values())).stride
+        states = [-(-modality.length(example.sources[name]) // int(stride)) for example in data.train]  # type: ignore[arg-type]
+        reasons += describe_ctc(recipe.training.ctc, states, [target.encode(example.target) for example in data.train])
     transfers = origins.apply(system)
     reasons += [line for transfer in transfers for line in transfer.describe()]
     reasons += find_frozen(model, recipe.training.freeze).describe(recipe.training.freeze)

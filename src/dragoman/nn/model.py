@@ -20,6 +20,7 @@ class Model(nn.Module):
         self.frontends = nn.ModuleDict(frontends)
         self.encoders = nn.ModuleDict(encoders)
         self.decoder = decoder
+        self.ctc: nn.Linear | None = None  # states → what each says; put here where a recipe asks, for training alone
 
     @property
     def parameters_count(self) -> int:
