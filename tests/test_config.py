@@ -116,7 +116,6 @@ def test_a_wrong_value_is_named_with_its_path(override: str, path: str, shown: s
         (["search.min_length=5", "search.max_length=5"], "min_length"),
         (["data.dev_share=0.5", "data.test_share=0.5"], "dev_share"),
         (["target.tokenizer.kind=characters", "target.tokenizer.size=100"], "size"),
-        (["encoder.width=3", "sources.other.encoder.width=3"], "sources.other"),
         (["encoder.width=3", "sources=3"], "sources"),
         (["data.running=true"], "lm-rnn"),
         (["preset=lm-rnn", "data.source=1"], "data.source"),

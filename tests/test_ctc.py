@@ -84,11 +84,11 @@ def test_padding_is_invisible() -> None:
     assert float(first) == pytest.approx(float(second), rel=1e-6)
 
 
-@pytest.mark.parametrize(("sources", "word"), [(0, "none"), (2, "several")])
-def test_it_listens_to_one_source(sources: int, word: str) -> None:
+@pytest.mark.parametrize(("layouts", "word"), [([], "none"), (["sequence"] * 2, "several"), (["picture"], "a picture")])
+def test_it_listens_to_one_sequence(layouts: list[Any], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
-        check_head(sources, 0.3)
-    check_head(sources, 0.0)
+        check_head(layouts, 0.3)
+    check_head(layouts, 0.0)
 
 
 @pytest.fixture

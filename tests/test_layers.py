@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "config", "types", "contracts", "parts", "files", "memory", "threads"),
     ("modalities", "nn", "data"),
     ("nn.model", "search", "data.batching"),
-    ("training", "metrics", "pictures"),
+    ("training", "metrics", "pictures", "overlays"),
     (
         "system",
         "export",
@@ -26,14 +26,16 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "card",
         "catalog",
         "combining",
+        "drawing",
         "planning",
         "predictions",
+        "published",
         "run_folder",
         "run_setup",
         "transfer",
         "workflow",
     ),
-    ("cli", "cli_options", "cli_support", "display", "serving", "studio", "__main__"),
+    ("cli", "cli_inputs", "cli_options", "cli_support", "display", "serving", "studio", "__main__"),
 )
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 STRANGERS = ({"search", "nn"},)  # pairs that never import each other, in whatever direction
@@ -43,6 +45,7 @@ LIGHT = (
     "config",
     "metrics",
     "pictures",
+    "overlays",
     "cli",
     "data.reading",
     "data.audit",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
+
+STATES = 60  # that attention chooses from with ease
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,30 +15,44 @@ class Shape:
     """The training data after tokenisation."""
 
     rows: int
-    source_tokens: int
+    source_tokens: int  # of text
     target_tokens: int
     source_vocabulary: int
     target_vocabulary: int
-    longest: int  # tokens, either side
+    longest: int  # tokens or frames, either side
+    frames: Mapping[str, int] = field(default_factory=dict)  # of sources that are files: positions of a long one
 
 
-def choose(shape: Shape) -> dict[str, Any]:
+def choose(shape: Shape, kinds: Mapping[str, str] = MappingProxyType({"source": "text"})) -> dict[str, Any]:
     """Settings under everything that the person said.
 
     Small data wants many small updates: some thousands of them, whatever the size of the file. The learning rate
     falls to nearly nothing by the end (cosine), which small data rewards more than a longer search at a high rate.
+
+    ``kinds`` are the modalities of the sources. Files take far more positions than their targets have tokens: there a
+    batch is so many rows, and epochs are counted by rows.
     """
     tokens = max(shape.target_tokens, shape.source_tokens)
     width, embedding, dropout = (256, 128, 0.3) if tokens < 400_000 else (384, 256, 0.3)
     epochs = 60 if tokens < 5_000 else 30 if tokens < 60_000 else 14 if tokens < 250_000 else 12
     batch = 64 * max(2, min(32, round(4 * (tokens / 30_000) ** 0.5)))  # grows with the root of the data
     per_epoch = max(1, tokens // batch)
+    warmup = 100
+    if shape.frames:
+        rows = 16 if shape.rows < 4_000 else 32
+        batch = rows * max(*shape.frames.values(), shape.target_tokens // shape.rows)
+        per_epoch = max(1, shape.rows // rows)
+        epochs = max(10, min(100, 6_000 // per_epoch))
+        warmup = 200
     return {
         "sources": {
-            "source": {
+            name: {
                 "modality": {"kind": "text", "embedding": embedding, "dropout": dropout},
                 "encoder": {"kind": "rnn", "cell": "lstm", "width": width, "layers": 1, "direction": "both"},
             }
+            if kind == "text"
+            else {"modality": {"kind": kind}, "encoder": _media_encoder(kind, shape.frames.get(name, 0), width)}
+            for name, kind in kinds.items()
         },
         "decoder": _lstm(width, embedding, dropout) | {"timing": "after", "attention": {"kind": "bilinear"}},
         "training": {
@@ -42,9 +60,38 @@ def choose(shape: Shape) -> dict[str, Any]:
             "max_epochs": epochs,
             "validate_every": max(20, per_epoch * epochs // 15),
             "patience": 8,
-            "optim": {"learning_rate": 1e-3, "schedule": "cosine", "warmup": 100},
+            "optim": {"learning_rate": 1e-3, "schedule": "cosine", "warmup": warmup},
         },
     }
+
+
+def _media_encoder(kind: str, frames: int, width: int) -> dict[str, Any]:
+    """Regions for pictures; a pyramid for what is long, so that attention has some dozens of states to choose from."""
+    if kind == "image":
+        return {"kind": "grid"}
+    halvings = next((n for n in range(3) if frames <= STATES * 2**n), 3)
+    if halvings == 0:
+        return {"kind": "rnn", "cell": "lstm", "width": width, "layers": 1, "direction": "both"}
+    return {"kind": "pyramid", "cell": "lstm", "width": width, "layers": 1 + halvings, "dropout": 0.2}
+
+
+def explain(shape: Shape, kinds: Mapping[str, str]) -> list[str]:
+    """Why files are read as they are, in sentences."""
+    reasons = []
+    for name, kind in kinds.items():
+        frames = shape.frames.get(name, 0)
+        chosen = _media_encoder(kind, frames, 0)
+        if kind == "image":
+            reasons.append(f"{name}: pictures, seen as a grid of regions that attention chooses from")
+        elif kind != "text" and chosen["kind"] == "rnn":
+            reasons.append(f"{name}: {kind} of up to about {frames:,} frames, short enough to read each")
+        elif kind != "text":
+            halvings = chosen["layers"] - 1
+            reasons.append(
+                f"{name}: {kind} of up to about {frames:,} frames, halved {halvings} time{'s' * (halvings > 1)} on the "
+                "way up, so that attention has fewer states to choose from"
+            )
+    return reasons
 
 
 def _lstm(width: int, embedding: int, dropout: float) -> dict[str, Any]:

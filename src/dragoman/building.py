@@ -10,14 +10,16 @@ from dragoman.config import ConfigError
 from dragoman.contracts import Modality
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.modalities.text import TextFrontend
+from dragoman.nn.joining import Joined
 from dragoman.nn.model import Model
-from dragoman.parts import kind_of, part
+from dragoman.parts import kind_of, kinds, part
 from dragoman.recipe import Recipe
 from dragoman.training.ctc import check_head
 
 
 def build_model(recipe: Recipe, modalities: Mapping[str, Modality], target: Tokenizer) -> Model:
     """A model with fresh weights, the same for the same seed."""
+    _check_layouts(recipe)
     _check_pairing(recipe)
     torch.manual_seed(recipe.training.seed)
     frontends, encoders = {}, {}
@@ -25,27 +27,48 @@ def build_model(recipe: Recipe, modalities: Mapping[str, Modality], target: Toke
         config = recipe.sources[name].encoder
         frontends[name] = modality.frontend()
         encoders[name] = part("encoder", kind_of(config))(config, input_width=frontends[name].width)
-    only = next(iter(encoders.values()), None)
+    joined = Joined(encoders) if len(encoders) > 1 else None
+    memory = joined or next(iter(encoders.values()), None)
     decoder = part("decoder", kind_of(recipe.decoder))(
         recipe.decoder,
         vocabulary=target.size,
-        memory_width=None if only is None else only.width,
-        summary_shape=None if only is None else only.summary_shape,
+        memory_width=None if memory is None else memory.width,
+        summary_shape=None if memory is None else memory.summary_shape,
     )
     if recipe.share_embeddings:
-        for frontend in frontends.values():
+        for name, frontend in frontends.items():
             if isinstance(frontend, TextFrontend):
                 if frontend.embedding.weight.shape != decoder.embedding.weight.shape:
                     raise ConfigError(
-                        "share_embeddings needs token vectors of one width on both sides, but source.embedding is "
-                        f"{frontend.width} and decoder.embedding is {decoder.embedding.weight.shape[1]}"
+                        f"share_embeddings needs token vectors of one width on both sides, but {_key(recipe, name)}"
+                        f".embedding is {frontend.width} and decoder.embedding is {decoder.embedding.weight.shape[1]}"
                     )
                 frontend.embedding.weight = decoder.embedding.weight
-    model = Model(frontends, encoders, decoder)
-    check_head(len(encoders), recipe.training.ctc)
-    if recipe.training.ctc:
-        model.ctc = torch.nn.Linear(next(iter(encoders.values())).width, target.size)  # behind all others' draws
+    model = Model(frontends, encoders, decoder, joined)
+    check_head([encoder.reads for encoder in encoders.values()], recipe.training.ctc)
+    if recipe.training.ctc and memory is not None:
+        model.ctc = torch.nn.Linear(memory.width, target.size)  # behind all others' draws
     return model
+
+
+def _key(recipe: Recipe, name: str, what: str = "modality") -> str:
+    """How a person writes the table of a source's modality or encoder."""
+    if list(recipe.sources) == ["source"]:
+        return {"modality": "source"}.get(what, what)
+    return f"sources.{name}.{what}"
+
+
+def _check_layouts(recipe: Recipe) -> None:
+    """An encoder must read what the modality gives: a sequence, or a picture."""
+    for name, source in recipe.sources.items():
+        modality, encoder = kind_of(source.modality), kind_of(source.encoder)
+        gives, reads = part("modality", modality).gives, part("encoder", encoder).reads
+        if gives != reads:
+            fitting = [kind for kind in kinds("encoder") if part("encoder", kind).reads == gives]
+            raise ConfigError(
+                f"{_key(recipe, name, 'encoder')}.kind = {encoder!r} reads a {reads}, but the {modality} modality of "
+                f"{name!r} gives a {gives}; encoders that read one: {', '.join(fitting) or 'none'}"
+            )
 
 
 def _check_pairing(recipe: Recipe) -> None:
@@ -53,6 +76,11 @@ def _check_pairing(recipe: Recipe) -> None:
     kind = kind_of(recipe.decoder)
     if not part("decoder", kind).reads_source:
         return
+    if len(recipe.sources) > 1:
+        raise ConfigError(
+            f"decoder.kind = {kind!r} is one network that reads the source itself: it takes one source, not "
+            f"{', '.join(recipe.sources)}; use another decoder, or put the sources into one column"
+        )
     for source in recipe.sources.values():
         if kind_of(source.encoder) != "identity":
             raise ConfigError(

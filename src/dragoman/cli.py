@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dragoman.cli_inputs import read_inputs
 from dragoman.cli_options import (
     BatchSize,
     Beam,
@@ -18,12 +19,22 @@ from dragoman.cli_options import (
     Json,
     LanguageModel,
     LanguageModelWeight,
+    Root,
     Run,
     Settings,
     SourceColumn,
     TargetColumn,
 )
-from dragoman.cli_support import chunks, column, data_config, lines, load_runs, print_json, read_like, stoppable
+from dragoman.cli_support import (
+    chunks,
+    data_config,
+    data_settings,
+    load_runs,
+    print_json,
+    read_like,
+    said_kinds,
+    stoppable,
+)
 
 app = typer.Typer(
     name="dragoman",
@@ -58,6 +69,10 @@ def check(
     test: Annotated[str | None, typer.Option(help="a test file, to look for overlap with")] = None,
     source: SourceColumn = None,
     target: TargetColumn = None,
+    root: Root = None,
+    kind: Annotated[
+        str | None, typer.Option(help="of the source, where names do not tell: text, image, speech or features")
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="read as for this preset, e.g. lm-rnn for plain text")] = None,
     settings: Settings = None,
     as_json: Json = False,
@@ -66,15 +81,16 @@ def check(
     from dragoman.data.examples import overlap
     from dragoman.data.reading import read
 
-    config = data_config(source, target, settings)
+    config = data_config(source, target, root, settings)
     if preset is not None:
         from dragoman.recipe import gather, make_recipe
 
         asked = config.model_dump(exclude_unset=True)
         config = make_recipe(gather(preset, overrides={"data": asked})).reading
-    corpus = read(files, config)
+    kinds = said_kinds(kind, config)
+    corpus = read(files, config, kinds)
     found: dict[str, Any] = {}
-    others = {name: read(path, config) for name, path in (("dev", dev), ("test", test)) if path}
+    others = {name: read(path, config, corpus.kinds) for name, path in (("dev", dev), ("test", test)) if path}
     for name, other in others.items():
         found[name] = overlap(corpus.examples, other.examples)
     if as_json:
@@ -110,6 +126,7 @@ def train(
     ] = None,
     source: SourceColumn = None,
     target: TargetColumn = None,
+    root: Root = None,
     max_time: Annotated[float | None, typer.Option(min=1, help="stop after so many seconds of training")] = None,
     seed: Annotated[int | None, typer.Option(help="of weights, order and dropout")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, …")] = None,
@@ -127,8 +144,7 @@ def train(
     asked = merge(asked, {"training": {key: value for key, value in training.items() if value is not None}})
     origins = {"encoder": init_encoder, "decoder": init_decoder}
     asked = merge(asked, {"init": {key: str(value) for key, value in origins.items() if value is not None}})
-    columns = {"source": column(source), "target": column(target)}
-    asked = merge(asked, {"data": {key: value for key, value in columns.items() if value is not None}})
+    asked = merge(asked, {"data": data_settings(source, target, root)})
     folder = out or default_folder(files)
     show = display.Live() if sys.stderr.isatty() else display.Plain()
     with stoppable() as should_stop:
@@ -153,7 +169,14 @@ def train(
 @app.command()
 def predict(
     run: Run,
-    file: Annotated[str, typer.Argument(help="one input a line; - is standard input")] = "-",
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="one input a line; - is standard input; for several sources a TSV or JSONL file; pictures, recordings "
+            "or feature files themselves, or a list of them",
+            show_default="-",
+        ),
+    ] = None,
     beam: Beam = None,
     n_best: Annotated[int, typer.Option(min=1, help="how many outputs an input")] = 1,
     batch: BatchSize = 64,
@@ -178,6 +201,8 @@ def predict(
 ) -> None:
     """One line out for each line in, in order. With --n-best: the outputs of an input separated by tabs.
 
+    An input that cannot be read has an empty line; why is told on standard error, and the exit code is 1.
+
     A language model reads prompts: each output is the prompt with its continuation, and an empty line is the start of a
     text.
     """
@@ -194,13 +219,21 @@ def predict(
     if sample:
         config |= {"n_best": 1, "samples": n_best}
     out = sys.stdout.buffer
+    files = files or ["-"]
     done = 0
-    at_once = 1 if batch == 1 or (file == "-" and sys.stdin.isatty()) else 16 * batch
-    for chunk in chunks(lines(file), at_once):  # --batch 1 answers each line before it reads the next
+    failed = False
+    at_once = 1 if batch == 1 or (files == ["-"] and sys.stdin.isatty()) else 16 * batch
+    for chunk in chunks(read_inputs(system, files), at_once):  # --batch 1 answers each line before it reads the next
         starts = None if prefix is None else [prefix] * len(chunk)
-        for prediction in system.stream(
-            chunk, batch=batch, attention=as_json, trace=False, maps=maps, prefix=starts, first=done, **config
-        ):
+        raws = [one.raw for one in chunk]
+        predictions = system.stream(
+            raws, batch=batch, attention=as_json, trace=False, maps=maps, prefix=starts, first=done, **config
+        )
+        for given, prediction in zip(chunk, predictions, strict=True):
+            problem = given.problem or prediction.error
+            if problem is not None:
+                failed = True
+                typer.echo(f"dragoman: {problem}", err=True)
             if as_json:
                 text = json.dumps(prediction.to_json(maps), ensure_ascii=False)
             else:
@@ -208,6 +241,8 @@ def predict(
             out.write(text.encode("utf-8", "replace") + b"\n")
         out.flush()
         done += len(chunk)
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -218,6 +253,7 @@ def evaluate(
     batch: BatchSize = 64,
     source: SourceColumn = None,
     target: TargetColumn = None,
+    root: Root = None,
     as_json: Json = False,
     ensemble: Ensemble = None,
     lm: LanguageModel = None,
@@ -228,7 +264,7 @@ def evaluate(
     from dragoman import workflow
 
     system = load_runs(run, device, ensemble, lm, lm_weight)
-    corpus = read_like(system, files, source, target)
+    corpus = read_like(system, files, source, target, root)
     report = workflow.evaluate(system, corpus.examples, batch=batch, beam=beam)
     if as_json:
         print_json({"run": str(run), "audit": corpus.audit.to_json(), **report.to_json()})
@@ -243,6 +279,7 @@ def score(
     batch: BatchSize = 64,
     source: SourceColumn = None,
     target: TargetColumn = None,
+    root: Root = None,
     as_json: Json = False,
     ensemble: Ensemble = None,
     device: Device = "auto",
@@ -251,7 +288,7 @@ def score(
     from dragoman.metrics import words
 
     system = load_runs(run, device, ensemble)
-    corpus = read_like(system, files, source, target)
+    corpus = read_like(system, files, source, target, root)
     examples = corpus.examples
     texts = [one.target for one in examples]
     if system.is_language_model:
@@ -284,15 +321,18 @@ def score(
 @app.command()
 def inspect(
     run: Run,
-    text: Annotated[str, typer.Argument(help="one input")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="where the picture (.svg) goes")] = Path("alignment.svg"),
+    text: Annotated[str, typer.Argument(help="one input: a text, or the path of a picture")],
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="where the drawing goes", show_default="alignment.svg; of a picture .png"),
+    ] = None,
     beam: Beam = None,
     device: Device = "auto",
 ) -> None:
     """Draw where the model looked for each token of the output that it returns."""
+    from dragoman.drawing import draw
     from dragoman.errors import UserError
     from dragoman.files import write_atomically
-    from dragoman.pictures import alignment_svg
     from dragoman.workflow import load
 
     system = load(run, device)
@@ -300,12 +340,9 @@ def inspect(
         raise UserError("an empty input has an empty output and nothing to draw; give some text")
     prediction = system.predict([text], beam=beam)[0]
     typer.echo(prediction.text)
-    if prediction.attention is None:
-        raise UserError(f"{run}: this model has no attention to draw")
-    weights = prediction.attention.mean(1)  # (T, S), the mean over maps
-    title = f"{text} → {prediction.text}"
-    write_atomically(out, alignment_svg(prediction.labels, prediction.tokens, weights, title))
-    typer.echo(f"picture: {out}", err=True)
+    place, drawn = draw(system, prediction, out)
+    write_atomically(place, drawn)
+    typer.echo(f"picture: {place}", err=True)
 
 
 @app.command()

@@ -20,8 +20,15 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="change a setting, e.g. --set decoder.width=512", metavar="KEY=VALUE"),
 ]
-SourceColumn = Annotated[str | None, typer.Option("--source", help="source column: a name, or a number from 1")]
+SourceColumn = Annotated[
+    list[str] | None,
+    typer.Option("--source", help="source column: a name, or a number from 1; given repeatedly, several sources"),
+]
 TargetColumn = Annotated[str | None, typer.Option("--target", help="target column: a name, or a number from 1")]
+Root = Annotated[
+    str | None,
+    typer.Option("--root", help="folder that paths in the data start from [default: that of the file they stand in]"),
+]
 Json = Annotated[bool, typer.Option("--json", help="machine-readable output")]
 Beam = Annotated[int | None, typer.Option(min=1, help="beam width; 1 = greedy [default: the run's]")]
 BatchSize = Annotated[int, typer.Option("--batch", min=1, help="inputs decoded together; changes speed, never output")]

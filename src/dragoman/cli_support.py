@@ -7,43 +7,81 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
+
+Item = TypeVar("Item")
 
 
 def column(value: str | None) -> str | int | None:
     return int(value) if value is not None and value.isdecimal() else value
 
 
-def data_config(source: str | None, target: str | None, settings: list[str] | None) -> Any:
+def columns(values: list[str] | None) -> str | int | list[str | int] | None:
+    """One column, or several: as many sources."""
+    found = [int(value) if value.isdecimal() else value for value in values or []]
+    return found if len(found) > 1 else found[0] if found else None
+
+
+def data_settings(source: list[str] | None, target: str | None, root: str | None) -> dict[str, Any]:
+    """What options of their own say about the data."""
+    said = {"source": columns(source), "target": column(target), "root": root}
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def data_config(source: list[str] | None, target: str | None, root: str | None, settings: list[str] | None) -> Any:
     from pydantic import ValidationError
 
     from dragoman.config import ConfigError, explain, parse_overrides
     from dragoman.data.reading import DataConfig
 
-    columns = {"source": column(source), "target": column(target)}
     given = parse_overrides(settings or [])
     asked = given.pop("data", {})
     if given or not isinstance(asked, dict):
         wrong = next(iter(given), "data")
         raise ConfigError(f"--set {wrong}: only settings of the data are heeded here, for example data.format=tsv")
     try:
-        return DataConfig(**(asked | {key: value for key, value in columns.items() if value is not None}))
+        return DataConfig(**(asked | data_settings(source, target, root)))
     except ValidationError as error:
         raise explain(error, DataConfig, "data") from None
 
 
-def read_like(system: Any, files: list[str], source: str | None, target: str | None) -> Any:
-    """Read a file as the run's training file was read, unless columns are said."""
-    from dragoman.data.reading import read
+def said_kinds(kind: str | None, config: Any) -> dict[str, str]:
+    """Of every source, where one is said."""
+    from dragoman.config import nearest
+    from dragoman.data.examples import SOURCE
+    from dragoman.data.media import KINDS
     from dragoman.errors import UserError
 
-    config = system.recipe.reading
-    if source is not None and system.is_language_model:
+    if kind is None:
+        return {}
+    if kind not in ("text", *KINDS):
+        raise UserError(f"--kind {kind}: no such kind; {nearest(kind, ['text', *KINDS])}")
+    return dict.fromkeys(config.asked().sources or [SOURCE], kind)
+
+
+def read_like(system: Any, files: list[str], source: list[str] | None, target: str | None, root: str | None) -> Any:
+    """Read a file as the run's training file was read, unless columns or a folder are said."""
+    from dragoman.data.audit import BROKEN_SHOWN
+    from dragoman.data.reading import read
+    from dragoman.errors import UserError
+    from dragoman.parts import kind_of
+
+    if source and system.is_language_model:
         raise UserError("--source: this run is a language model and reads no source")
-    columns = {"source": column(source), "target": column(target)}
-    return read(files, config.model_copy(update={key: value for key, value in columns.items() if value is not None}))
+    names = list(system.modalities)
+    changes = data_settings(source, target, root)
+    if source:
+        if len(source) != len(names):
+            raise UserError(f"--source: this run reads {', '.join(names)}; give a column for each, in this order")
+        found = changes["source"]
+        changes["source"] = dict(zip(names, found if isinstance(found, list) else [found], strict=True))
+    kinds = {name: kind_of(one.modality) for name, one in system.recipe.sources.items()}
+    corpus = read(files, system.recipe.reading.model_copy(update=changes), kinds)
+    for place in corpus.audit.broken[:BROKEN_SHOWN]:
+        typer.echo(str(place), err=True)
+    return corpus
 
 
 def load_runs(
@@ -73,10 +111,10 @@ def lines(file: str) -> Iterator[str]:
             yield text.removeprefix("\ufeff") if number == 0 else text
 
 
-def chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
-    chunk: list[str] = []
-    for line in lines:
-        chunk.append(line)
+def chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+    chunk: list[Item] = []
+    for item in items:
+        chunk.append(item)
         if len(chunk) == size:
             yield chunk
             chunk = []

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from dragoman.data.stored import Pending
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, EOS, SPECIALS
 from dragoman.errors import UserError
 from dragoman.predictions import Prediction
 from dragoman.search import Decodes, Ensemble, Fusion, Renumbered, Result, SearchConfig, follow
 from dragoman.system import System
+
+Given = TypeVar("Given")
 
 
 class _Combination(System):
@@ -57,14 +60,14 @@ class EnsembleSystem(_Combination):
     def __repr__(self) -> str:
         return f"EnsembleSystem({', '.join(map(repr, self.members))})"
 
-    def _tensors(self, raw: Mapping[str, str]) -> dict[str, Tensor]:
+    def _tensors(self, raw: Mapping[str, str]) -> dict[str, Tensor | Pending]:
         return {
             f"{index}/{name}": tensor
             for index, member in enumerate(self.members)
             for name, tensor in member._tensors(raw).items()
         }
 
-    def _limit(self, tensors: Mapping[str, Tensor]) -> int:
+    def _limit(self, tensors: Mapping[str, Tensor | Pending]) -> int:
         return max(member._limit(_of(index, tensors)) for index, member in enumerate(self.members))
 
     def _encode(self, tensors: Sequence[Mapping[str, Tensor]]) -> list[Any]:
@@ -101,10 +104,10 @@ class FusedSystem(_Combination):
     def __repr__(self) -> str:
         return f"FusedSystem({self.system!r}, {self.language_model!r}, {self.weight:g})"
 
-    def _tensors(self, raw: Mapping[str, str]) -> dict[str, Tensor]:
+    def _tensors(self, raw: Mapping[str, str]) -> dict[str, Tensor | Pending]:
         return self.system._tensors(raw)
 
-    def _limit(self, tensors: Mapping[str, Tensor]) -> int:
+    def _limit(self, tensors: Mapping[str, Tensor | Pending]) -> int:
         return self.system._limit(tensors)
 
     def _encode(self, tensors: Sequence[Mapping[str, Tensor]]) -> Any:
@@ -116,12 +119,13 @@ class FusedSystem(_Combination):
     def _search(
         self,
         tensors: Sequence[Mapping[str, Tensor]],
+        limits: Sequence[int],
         config: SearchConfig,
         keys: Sequence[int],
         prefix: Sequence[Sequence[int]] | None,
         attention: bool,
     ) -> list[Result]:
-        results = super()._search(tensors, config, keys, prefix, attention)
+        results = super()._search(tensors, limits, config, keys, prefix, attention)
         width = max(len(result.hypotheses) for result in results)
         with torch.inference_mode():
             state = self.system.searched.start(self._encode(tensors), len(tensors)).spread(width)
@@ -172,7 +176,7 @@ def _missing(ours: Tokenizer, theirs: Tokenizer) -> list[str]:
     return [symbol for symbol in ours.vocabulary.symbols if symbol not in theirs.vocabulary]
 
 
-def _of(index: int, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _of(index: int, tensors: Mapping[str, Given]) -> dict[str, Given]:
     """The member's share of ``EnsembleSystem._tensors``."""
     start = f"{index}/"
     return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}

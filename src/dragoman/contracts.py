@@ -181,6 +181,11 @@ class Modality(ABC):
         """As ``tensor``, changed at random in a way that keeps its meaning: what training sees."""
         return self.tensor(raw)
 
+    @property
+    def varies(self) -> bool:
+        """Does ``augmented`` change anything? What it leaves alone can be kept once it was read."""
+        return type(self).augmented is not Modality.augmented
+
     def length(self, raw: str) -> int:
         """How much of a batch it takes, in positions. Where ``is_file``, told without reading all of the file."""
         return len(self.tensor(raw))

@@ -15,14 +15,14 @@ from dragoman.config import ConfigError, merge
 from dragoman.contracts import Modality
 from dragoman.data import tokenizers
 from dragoman.data.audit import Audit
-from dragoman.data.examples import SOURCE, Example, Overlap, overlap
+from dragoman.data.examples import Example, Overlap, overlap
 from dragoman.data.reading import Corpus, DataConfig, read
 from dragoman.data.split import split, split_running
 from dragoman.errors import UserError
 from dragoman.modalities.text import Text
 from dragoman.parts import kind_of, part
 from dragoman.predictions import Lengths
-from dragoman.recipe import Recipe, gather, make_recipe
+from dragoman.recipe import Recipe, ask, make_recipe
 from dragoman.system import System
 from dragoman.training.ctc import describe_ctc
 from dragoman.training.freezing import find_frozen
@@ -43,6 +43,7 @@ class Data:
     audits: dict[str, Audit]
     overlaps: dict[str, Overlap] = field(default_factory=dict)
     held_out: str = ""  # how dev and test came about, in a sentence
+    kinds: Mapping[str, str] = field(default_factory=dict)  # of the sources, as recognised: text, image, …
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -56,19 +57,21 @@ class Data:
         digest = hashlib.blake2b(digest_size=16)
         for rows in (self.train, self.dev, self.test):
             for example in rows:
-                digest.update(json.dumps([dict(example.sources), example.target]).encode())
+                digest.update(json.dumps([dict(example.as_written), example.target]).encode())
             digest.update(b"|")
         return digest.hexdigest()
 
 
-def read_data(train: Paths, dev: Paths | None, test: Paths | None, config: DataConfig) -> Data:
-    """Read, audit, and hold out by hash of the source what is not given."""
-    corpus = read(train, config)
+def read_data(
+    train: Paths, dev: Paths | None, test: Paths | None, config: DataConfig, kinds: Mapping[str, str] | None = None
+) -> Data:
+    """Read, audit, and hold out by hash of the source what is not given. ``kinds``: of sources, where they are said."""
+    corpus = read(train, config, kinds)
     audits = {"train": corpus.audit}
     given: dict[str, Corpus] = {}
     for name, paths in (("dev", dev), ("test", test)):
         if paths is not None:
-            given[name] = read(paths, config)
+            given[name] = read(paths, config, corpus.kinds)
             audits[name] = given[name].audit
     dev_share = 0.0 if "dev" in given else config.dev_share
     test_share = 0.0 if given else config.test_share  # a person who brings a dev file has a test file elsewhere
@@ -92,6 +95,7 @@ def read_data(train: Paths, dev: Paths | None, test: Paths | None, config: DataC
         given["test"].examples if "test" in given else test_rows,
         audits,
         held_out=sentence,
+        kinds=corpus.kinds,
     )
     data.overlaps = {name: overlap(rows, given[name].examples) for name in given}
     if not data.dev:
@@ -121,38 +125,41 @@ def plan(
     settings: Sequence[str] | Mapping[str, Any] = (),
 ) -> Plan:
     """Read the data, fit the tokenisers, settle every setting, build the model."""
-    asked = gather(preset, config, settings)
-    first = make_recipe(asked)
-    data = read_data(train, dev, test, first.reading)
+    said = ask(preset, config, settings)
+    first = make_recipe(said.for_reading())
+    data = read_data(train, dev, test, first.reading, said.kinds())
     names = list(data.train[0].sources)
     if not names and not first.is_language_model:
         raise ConfigError(
             "the data has no source, but the config has one; for a language model use --preset lm-rnn or lm-transformer"
         )
-    if not first.is_language_model and (names != [SOURCE] or list(first.sources) != [SOURCE]):
-        raise ConfigError(
-            f"training takes one source, called {SOURCE!r}, but the data has {', '.join(names) or 'none'} and the "
-            f"config has {', '.join(first.sources) or 'none'}; name one column, for example --source 1"
-        )
+    kinds = data.kinds
+    asked = said.for_sources(kinds)
+    first = make_recipe(asked)
     reasons: list[str] = []
     origins = Origins(first.init, names)
+    if asked["preset"] == "auto":
+        first = make_recipe(merge(origins.settings(), asked))
     modalities, target = _fit(first, data, names, reasons, origins)
-    shape = _shape(modalities, target, data)
+    lengths = {name: [m.length(example.sources[name]) for example in data.train] for name, m in modalities.items()}
+    shape = _shape(modalities, lengths, target, data)
     if first.is_language_model:
         chosen = auto.choose_language_model(shape, first.training.chunk if first.data.running else None)
     else:
-        chosen = auto.choose(shape)
-    if asked.get("preset", "auto") != "auto":
-        chosen = {"training": chosen["training"]}  # the model is the preset's alone
-    else:
+        chosen = auto.choose(shape, kinds)
+    others = said.beyond_preset(kinds)
+    if asked["preset"] == "auto":
         chosen = merge(chosen, origins.settings())
+    else:  # the model is the preset's alone, but for sources of a kind that it does not know
+        chosen = {"training": chosen["training"], "sources": {name: chosen["sources"][name] for name in others}}
+    reasons += auto.explain(shape, {name: kinds[name] for name in others})
     recipe = make_recipe(merge(chosen, asked))
     recipe = _with_tokenizers(recipe, modalities, target)
     for name, modality in modalities.items():
         if isinstance(modality, Text):
             modality.config = recipe.sources[name].modality  # type: ignore[assignment]
     if not recipe.data.running:
-        _drop_too_long(data, modalities, target, recipe.max_tokens)
+        _drop_too_long(data, modalities, lengths, target, recipe.max_tokens)
     if recipe.is_language_model:
         metric = metrics.of_language_model()
     else:
@@ -163,14 +170,15 @@ def plan(
     reasons.append(f"metric: {metrics.METRICS[metric.headline].label}, because {metric.reason}")
     model = build_model(recipe, modalities, target)
     check_attention(model.decoder, recipe.training)
-    lengths = Lengths.of(
-        [max((len(m.tensor(e.sources[n])) for n, m in modalities.items()), default=0) for e in data.train],
+    limits = Lengths.of(
+        [max((column[row] for column in lengths.values()), default=0) for row in range(len(data.train))],
         [min(len(target.encode(e.target)), recipe.max_tokens) + 1 for e in data.train],  # running text has longer lines
     )
-    system = System(recipe, modalities, target, model, lengths)
+    system = System(recipe, modalities, target, model, limits)
     if recipe.training.ctc:
-        ((name, modality),), stride = modalities.items(), next(iter(model.encoders.values())).stride
-        states = [-(-modality.length(example.sources[name]) // int(stride)) for example in data.train]  # type: ignore[arg-type]
+        (source,) = lengths.values()
+        stride = next(iter(model.encoders.values())).stride
+        states = [-(-length // stride) for length in source]  # type: ignore[operator]
         reasons += describe_ctc(recipe.training.ctc, states, [target.encode(example.target) for example in data.train])
     transfers = origins.apply(system)
     reasons += [line for transfer in transfers for line in transfer.describe()]
@@ -181,26 +189,30 @@ def plan(
 def _fit(
     recipe: Recipe, data: Data, names: Sequence[str], reasons: list[str], origins: Origins
 ) -> tuple[dict[str, Modality], tokenizers.Tokenizer]:
-    texts = {name: [example.sources[name] for example in data.train] for name in names}
+    raws = {name: [example.sources[name] for example in data.train] for name in names}
     targets = [example.target for example in data.train]
+    written = [name for name in names if isinstance(recipe.sources[name].modality, Text.Config)]
+    shared: tokenizers.Tokenizer | None = None
     if recipe.share_vocabulary:
-        both = [text for column in texts.values() for text in column] + targets
-        target = _tokenizer(
+        both = [text for name in written for text in raws[name]] + targets
+        shared = _tokenizer(
             origins.target_tokenizer(recipe.target.tokenizer, both, shared=True), both, "source and target"
         )
-        reasons += [*origins.notes, *target.notes]
-        return {name: Text(recipe.sources[name].modality, target) for name in names}, target  # type: ignore[arg-type]
+        reasons += [*origins.notes, *shared.notes]
     modalities: dict[str, Modality] = {}
     for name in names:
-        config = recipe.sources.get(name, recipe.sources[SOURCE]).modality
-        modality: Modality
-        if isinstance(config, Text.Config):
-            chosen = origins.source_tokenizer(name, config.tokenizer, texts[name])
-            modality = Text(config, _tokenizer(chosen, texts[name], name))
+        config = recipe.sources[name].modality
+        if not isinstance(config, Text.Config):
+            modalities[name] = part("modality", kind_of(config)).fit(config, raws[name], name)
+        elif shared is not None:
+            modalities[name] = Text(config, shared)
+            continue
         else:
-            modality = part("modality", kind_of(config)).fit(config, texts[name], name)
-        reasons += modality.notes
-        modalities[name] = modality
+            chosen = origins.source_tokenizer(name, config.tokenizer, raws[name])
+            modalities[name] = Text(config, _tokenizer(chosen, raws[name], name))
+        reasons += modalities[name].notes
+    if shared is not None:
+        return modalities, shared
     side = "text" if recipe.is_language_model else "target"
     target = _tokenizer(origins.target_tokenizer(recipe.target.tokenizer, targets), targets, side)
     reasons += [*target.notes, *origins.notes]
@@ -228,14 +240,22 @@ def _with_tokenizers(recipe: Recipe, modalities: Mapping[str, Modality], target:
     return recipe.model_copy(update={"sources": sources, "target": side})
 
 
-def _shape(modalities: Mapping[str, Modality], target: tokenizers.Tokenizer, data: Data) -> auto.Shape:
-    sources = [
-        [len(modality.tensor(example.sources[name])) for example in data.train] for name, modality in modalities.items()
-    ]
+def _shape(
+    modalities: Mapping[str, Modality],
+    lengths: Mapping[str, Sequence[int]],
+    target: tokenizers.Tokenizer,
+    data: Data,
+) -> auto.Shape:
     targets = [len(target.encode(example.target)) + 1 for example in data.train]
     vocabulary = max((m.tokenizer.size for m in modalities.values() if isinstance(m, Text)), default=0)
-    longest = max([*targets, *(length for column in sources for length in column)])
-    return auto.Shape(len(data.train), sum(map(sum, sources)), sum(targets), vocabulary, target.size, longest)
+    longest = max([*targets, *(length for column in lengths.values() for length in column)])
+    tokens = sum(sum(lengths[name]) for name, modality in modalities.items() if not modality.is_file)
+    frames = {
+        name: sorted(lengths[name])[len(data.train) * 9 // 10]
+        for name, modality in modalities.items()
+        if modality.is_file
+    }
+    return auto.Shape(len(data.train), tokens, sum(targets), vocabulary, target.size, longest, frames)
 
 
 def _describe(recipe: Recipe, shape: auto.Shape) -> list[str]:
@@ -269,11 +289,20 @@ def _describe(recipe: Recipe, shape: auto.Shape) -> list[str]:
     return reasons
 
 
-def _drop_too_long(data: Data, modalities: Mapping[str, Modality], target: tokenizers.Tokenizer, most: int) -> None:
-    """Training rows of more than ``most`` tokens are left out, by name; dev and test are never cut."""
-    kept = []
-    for example in data.train:
-        sizes = {name: len(modality.tensor(example.sources[name])) - 1 for name, modality in modalities.items()}
+def _drop_too_long(
+    data: Data,
+    modalities: Mapping[str, Modality],
+    lengths: dict[str, list[int]],
+    target: tokenizers.Tokenizer,
+    most: int,
+) -> None:
+    """Training rows of more than ``most`` tokens are left out, by name; dev and test are never cut.
+
+    Files have limits of their own, which their modality and the audit know.
+    """
+    kept, rows = [], []
+    for row, example in enumerate(data.train):
+        sizes = {name: lengths[name][row] - 1 for name, modality in modalities.items() if not modality.is_file}
         sizes["target"] = len(target.encode(example.target))
         long = [f"{name} has {size} tokens" for name, size in sizes.items() if size > most]
         if long:
@@ -281,6 +310,9 @@ def _drop_too_long(data: Data, modalities: Mapping[str, Modality], target: token
             data.audits["train"].drop(example, "too_many_tokens", reason)
         else:
             kept.append(example)
+            rows.append(row)
     if not kept:
         raise UserError(f"every training row has more than max_tokens = {most} tokens; --set max_tokens=… raises it")
     data.train = kept
+    for name, column in lengths.items():
+        lengths[name] = [column[row] for row in rows]

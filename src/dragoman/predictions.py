@@ -66,12 +66,24 @@ class Prediction:
     outputs: tuple[Output, ...]  # best first
     axes: Mapping[str, Axis] = field(default_factory=dict)  # the S axis of attention: the sources, one behind the other
     trace: Trace | None = None
-    self_attention: np.ndarray | None = None  # (L, H, S, S) of the encoder, when asked for
+    self_attention: np.ndarray | None = None  # (L, H, S, S) of the encoder, when asked for; several sources have none
+    error: str | None = None  # why there is no output: a file that cannot be read
 
     @property
     def labels(self) -> tuple[str, ...]:
         """One a position of the S axis of attention."""
         return tuple(label for axis in self.axes.values() for label in axis.labels)
+
+    def spans(self) -> list[dict[str, Any]]:
+        """Which positions of the S axis belong to which source: from ``begin`` to before ``end``."""
+        found: list[dict[str, Any]] = []
+        begin = 0
+        for name, axis in self.axes.items():
+            span = {"name": name, "kind": axis.kind, "begin": begin, "end": begin + len(axis.labels)}
+            told = {"grid": axis.grid, "seconds": axis.seconds}
+            found.append(span | {key: value for key, value in told.items() if value is not None})
+            begin += len(axis.labels)
+        return found
 
     @property
     def text(self) -> str:
@@ -97,8 +109,11 @@ class Prediction:
         plain = {
             "source": self.source,
             "labels": list(self.labels),
+            "sources": self.spans(),
             "outputs": [output.to_json(maps) for output in self.outputs],
         }
+        if self.error is not None:
+            plain["error"] = self.error
         return plain | ({"self_attention": _rounded(self.self_attention)} if maps else {})
 
 

@@ -1,20 +1,24 @@
 """A whole system in one config: data, sources, target, decoder, training, search. Presets are TOML files.
 
 With one source, ``[source]`` means its modality and ``[encoder]`` its encoder; several are written out as
-``[sources.NAME.modality]`` and ``[sources.NAME.encoder]``. ``sources = {}`` is a language model: text alone.
+``[sources.NAME.modality]`` and ``[sources.NAME.encoder]``, and then ``[source]`` and ``[encoder]``, as a preset has
+them, are for every source of that kind. ``sources = {}`` is a language model: text alone.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, field_validator, model_validator
+from torch.nn import ModuleDict
 
 from dragoman import parts
 from dragoman.config import ConfigError, Section, explain, merge, nearest, parse_overrides, read_toml
-from dragoman.data.examples import SOURCE
+from dragoman.data.examples import SOURCE, TARGET
 from dragoman.data.reading import DataConfig
 from dragoman.data.tokenizers import TokenizerConfig
 from dragoman.search import SearchConfig
@@ -22,6 +26,8 @@ from dragoman.training.options import TrainingConfig
 
 PRESETS = Path(__file__).parent / "presets"
 SHORT = ("source", "encoder")  # of the single source
+NAME = re.compile(r"\w[\w-]*")  # of a source: it becomes part of names of files and weights
+TAKEN = frozenset(dir(ModuleDict))  # words that cannot name a part of a model
 
 ModalityConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("modality", v, "text"))]
 EncoderConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("encoder", v, "rnn"))]
@@ -68,8 +74,24 @@ class Recipe(Section):
 
     @property
     def reading(self) -> DataConfig:
-        """How a file is read for this recipe: without a source where there is none."""
-        return self.data.model_copy(update={"source": []}) if self.is_language_model else self.data
+        """How a file is read for this recipe: without a source where there is none; sources are columns by name."""
+        if self.is_language_model:
+            return self.data.model_copy(update={"source": []})
+        named = [name for name in self.sources if name != SOURCE]
+        if self.data.source is None and named:
+            return self.data.model_copy(update={"source": {name: name for name in named}})
+        return self.data
+
+    @field_validator("sources")
+    @classmethod
+    def _usable_names(cls, sources: dict[str, SourceConfig]) -> dict[str, SourceConfig]:
+        for name in sources:
+            if not NAME.fullmatch(name) or name in (TARGET, *TAKEN):
+                raise ValueError(
+                    f"a source cannot be called {name!r}: a name is made of letters, digits, - and _, and is no word "
+                    "that a model has another use for; call it something else, as in --set data.source.NAME=COLUMN"
+                )
+        return sources
 
     @model_validator(mode="after")
     def _combination(self) -> Recipe:
@@ -133,20 +155,100 @@ def make_recipe(settings: Mapping[str, Any], where: str = "config") -> Recipe:
         raise explain(error, Recipe, where, also=SHORT) from None
 
 
-def gather(
+@dataclass(frozen=True)
+class Settings:
+    """What was asked for, before it is known which sources the data has."""
+
+    preset: dict[str, Any]
+    person: dict[str, Any]  # a config file, under --set
+
+    @property
+    def merged(self) -> dict[str, Any]:
+        return _over(self.preset, self.person) | {"preset": self.preset["preset"]}
+
+    def for_reading(self) -> dict[str, Any]:
+        """All that counts before the data is read: a part whose kind nobody named may be of any."""
+        merged = self.merged
+        if not isinstance(merged.get("sources"), Mapping):
+            return merged
+        sources = {}
+        for name, tables in merged["sources"].items():
+            if not isinstance(tables, Mapping):
+                return merged
+            sources[name] = {
+                part: table
+                for part, table in tables.items()
+                if part not in SourceConfig.model_fields or not isinstance(table, Mapping) or "kind" in table
+            }
+        return merged | {"sources": sources}
+
+    def kinds(self) -> dict[str, str]:
+        """The modalities of sources, as far as they are said."""
+        named = self.merged.get("sources", {})
+        return {name: kind for name in named if (kind := _kind(self.merged, name)) is not None}
+
+    def beyond_preset(self, kinds: Mapping[str, str]) -> list[str]:
+        """The sources of which the preset says nothing; with auto, all."""
+        named = self.preset.get("sources", {})
+        return [
+            name
+            for name, kind in kinds.items()
+            if name not in named or name == SOURCE
+            if SOURCE not in named or (_kind(self.preset, SOURCE) or "text") != kind
+        ]
+
+    def for_sources(self, kinds: Mapping[str, str]) -> dict[str, Any]:
+        """All that was asked for, with a table for each source of the data, whose modality is of this kind.
+
+        What is said of the single source holds for each source of its kind that is not spoken of by name.
+        """
+        named = self.merged.get("sources", {})
+        unknown = [name for name in named if name not in kinds and name != SOURCE]
+        if unknown:
+            raise ConfigError(f"sources.{unknown[0]}: the data has no such source; {nearest(unknown[0], list(kinds))}")
+        sources = {}
+        for name, kind in kinds.items():
+            table: dict[str, Any] = {}
+            for layer in (self.preset, self.person):
+                common = layer.get("sources", {}).get(SOURCE, {})
+                own = name == SOURCE and layer is self.person
+                if own or (_kind(layer, SOURCE) or "text") == kind:
+                    table = merge(table, common)
+                if name != SOURCE:
+                    table = merge(table, layer.get("sources", {}).get(name, {}))
+            sources[name] = merge(table, {"modality": {"kind": kind}})
+        return self.merged | {"sources": sources}
+
+
+def _kind(layer: Mapping[str, Any], name: str) -> str | None:
+    """The kind of modality that is named for a source."""
+    modality = layer.get("sources", {}).get(name, {}).get("modality", {})
+    return modality if isinstance(modality, str) else modality.get("kind")
+
+
+def _over(base: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    if layer.get("sources") == {}:  # no source at all: what was said of one below is void
+        merged.pop("sources", None)
+    return merge(merged, layer)
+
+
+def ask(
     preset: str | None = None, config: Path | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()
-) -> dict[str, Any]:
+) -> Settings:
     """What a person asked for: a preset, under a config file, under ``--set``. Either may name the preset too."""
     file = {} if config is None else spell_out(read_toml(config))
     given = spell_out(overrides if isinstance(overrides, Mapping) else parse_overrides(overrides))
-    name = preset or given.get("preset") or file.get("preset") or "auto"
-    settings = {} if name == "auto" else spell_out(read_preset(str(name)))
-    merged: dict[str, Any] = {}
-    for layer in (settings, file, given):
-        if layer.get("sources") == {}:  # no source at all: what was said of one below is void
-            merged.pop("sources", None)
-        merged = merge(merged, layer)
-    return merged | {"preset": str(name)}
+    name = str(preset or given.get("preset") or file.get("preset") or "auto")
+    below = {} if name == "auto" else spell_out(read_preset(name))
+    return Settings(below | {"preset": name}, _over(file, given))
+
+
+def gather(
+    preset: str | None = None, config: Path | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()
+) -> dict[str, Any]:
+    """As ``ask``, as one mapping."""
+    return ask(preset, config, overrides).merged
 
 
 def spell_out(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,8 +263,5 @@ def spell_out(settings: Mapping[str, Any]) -> dict[str, Any]:
         named = result.get("sources", {})
         if not isinstance(named, Mapping) or not isinstance(named.get(SOURCE, {}), Mapping):
             raise ConfigError("sources: expected a table a source, as in [sources.source.encoder]")
-        others = [name for name in named if name != SOURCE]
-        if others:
-            raise ConfigError(f"[source] and [encoder] mean the single source, but [sources.{others[0]}] is given too")
-        result["sources"] = merge({SOURCE: named.get(SOURCE, {})}, {SOURCE: single})
+        result["sources"] = {**named, SOURCE: merge(named.get(SOURCE, {}), single)}
     return result

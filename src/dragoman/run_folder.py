@@ -13,7 +13,11 @@ from dragoman.planning import Paths, Plan
 from dragoman.recipe import make_recipe
 
 # Settings that may change between two sittings of one run: they say how long and where, not what is trained.
-MAY_CHANGE = {"max_updates", "max_epochs", "max_time", "patience", "save_every", "log_every", "device", "threads"}
+MAY_CHANGE = {
+    *(f"training.{name}" for name in ("max_updates", "max_epochs", "max_time", "patience", "save_every", "log_every")),
+    *(f"training.{name}" for name in ("device", "threads", "loaders")),
+    "data.cache",
+}
 
 
 def default_folder(train: Paths) -> Path:
@@ -82,8 +86,8 @@ def _differences(old: Any, new: Any, path: str = "") -> list[str]:
     if isinstance(old, dict) and isinstance(new, dict):
         found = []
         for key in [*old, *(key for key in new if key not in old)]:
-            if path == "training" and key in MAY_CHANGE:
-                continue
-            found += _differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
+            inner = f"{path}.{key}" if path else key
+            if inner not in MAY_CHANGE:
+                found += _differences(old.get(key), new.get(key), inner)
         return found
     return [] if old == new else [f"{path}: {old!r} → {new!r}"]

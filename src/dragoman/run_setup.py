@@ -29,7 +29,7 @@ class Setup:
 
     def write(self, folder: Path) -> None:
         for name, modality in self.modalities.items():
-            if not self.recipe.share_vocabulary:
+            if not (self.recipe.share_vocabulary and isinstance(modality, Text)):
                 modality.save(folder, name)
         self.target.save(folder, "target")
         plain = {"format": FORMAT, "recipe": self.recipe.dump(), "lengths": self.lengths.model_dump()}

@@ -15,9 +15,11 @@ from torch import Tensor
 from dragoman.building import build_model
 from dragoman.config import explain
 from dragoman.contracts import Modality
-from dragoman.data.batching import Encoded
+from dragoman.data.batching import Column, Encoded, TensorColumn
 from dragoman.data.examples import SOURCE, Example, tidy
+from dragoman.data.media import MediaError
 from dragoman.data.running import RunningText
+from dragoman.data.stored import Cache, FileColumn, Pending
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, EOS, PAD, UNK
 from dragoman.errors import UserError
@@ -51,7 +53,10 @@ class System:
         self.forced: Decodes = model  # what scores a given target
 
     def __call__(self, source: Raw) -> str:
-        return self.predict([source])[0].text
+        prediction = self.predict([source])[0]
+        if prediction.error is not None:
+            raise UserError(prediction.error)
+        return prediction.text
 
     def __repr__(self) -> str:
         return f"System({self.recipe.preset}, {self.model.parameters_count:,} parameters, {self.folder})"
@@ -70,7 +75,8 @@ class System:
 
         An empty input has an empty output, without asking the model. A language model's inputs are prompts: each output
         is the prompt and what follows it, and an empty prompt is the start of a text. With ``maps=True`` predictions
-        tell the self-attention of both sides too.
+        tell the self-attention of both sides too. A file that cannot be read has an empty output as well, and the
+        prediction's ``error`` says why.
         """
         return list(self.stream(sources, batch=batch, attention=attention, trace=trace, **settings))
 
@@ -102,21 +108,35 @@ class System:
             prefix = [raw[SOURCE] for raw in raws]
         tensors = [self._tensors(raw) for raw in raws]
         live = [row for row, raw in enumerate(raws) if not self.modalities or any(raw.values())]
-        order = sorted(live, key=lambda row: max((len(tensor) for tensor in tensors[row].values()), default=0))
+        found: dict[int, Prediction] = {row: self._empty(sources[row]) for row in set(range(len(sources))) - set(live)}
+        lengths: dict[int, int] = {}
+        for row in live:
+            try:
+                lengths[row] = max((len(tensor) for tensor in tensors[row].values()), default=0)
+            except (UserError, MediaError) as error:
+                found[row] = self._broken(sources[row], raws[row], error)
+        order = sorted(lengths, key=lambda row: lengths[row])
         if self.is_language_model and prefix is not None:
             order = sorted(live, key=lambda row: len(prefix[row]))
-        found: dict[int, Prediction] = {row: self._empty(sources[row]) for row in set(range(len(sources))) - set(live)}
         self.model.eval()
         given = 0
         for begin in range(0, len(order), batch):
-            rows = order[begin : begin + batch]
+            loaded: dict[int, dict[str, Tensor]] = {}
+            for row in order[begin : begin + batch]:
+                try:
+                    loaded[row] = _read(tensors[row])
+                except (UserError, MediaError) as error:
+                    found[row] = self._broken(sources[row], raws[row], error)
+            rows = list(loaded)
             forced = None if prefix is None else [self.target.encode(prefix[row]) for row in rows]
             keys = [first + row for row in rows]
-            results = self._search([tensors[row] for row in rows], config, keys, forced, attention)
+            limits = [self._limit(tensors[row]) for row in rows]
+            read = [loaded[row] for row in rows]
+            results = self._search(read, limits, config, keys, forced, attention) if rows else []
             for row, result in zip(rows, results, strict=True):
-                found[row] = self._prediction(sources[row], raws[row], tensors[row], result, trace)
+                found[row] = self._prediction(sources[row], raws[row], loaded[row], result, trace)
                 if maps:
-                    found[row] = self._with_maps(found[row], tensors[row], result)
+                    found[row] = self._with_maps(found[row], loaded[row], result)
             while given in found:
                 yield found.pop(given)
                 given += 1
@@ -161,19 +181,24 @@ class System:
 
     # ---- examples as tensors, for training and evaluation
 
-    def encoded(self, examples: Sequence[Example]) -> Encoded:
-        sources = {
-            name: [modality.tensor(example.sources[name]) for example in examples]
-            for name, modality in self.modalities.items()
-        }
+    def encoded(self, examples: Sequence[Example], folder: Path | None = None) -> Encoded:
+        """``folder``: of the run, where decoded files may be kept."""
+        cache = Cache.of(self.recipe.data.cache, folder)
+        sources: dict[str, Column] = {}
+        for name, modality in self.modalities.items():
+            raws = [example.sources[name] for example in examples]
+            sources[name] = (
+                FileColumn(modality, raws, cache)
+                if modality.is_file
+                else TensorColumn([modality.tensor(raw) for raw in raws], modality.collate)
+            )
         targets = [torch.tensor([*self.target.encode(example.target), EOS]) for example in examples]
-        collate = {name: modality.collate for name, modality in self.modalities.items()}
-        return Encoded(sources, targets, collate, bos=BOS, pad=PAD)
+        return Encoded(sources, targets, bos=BOS, pad=PAD)
 
-    def training_data(self, examples: Sequence[Example]) -> Encoded | RunningText:
+    def training_data(self, examples: Sequence[Example], folder: Path | None = None) -> Encoded | RunningText:
         """What the trainer reads: rows, or one running text."""
         if not self.recipe.data.running:
-            return self.encoded(examples)
+            return self.encoded(examples, folder)
         return RunningText(
             [[*self.target.encode(example.target), EOS] for example in examples],
             chunk=self.recipe.training.chunk,
@@ -220,9 +245,13 @@ class System:
     def _tidied(self, source: Raw) -> dict[str, str]:
         if self.is_language_model and not isinstance(source, str):
             raise UserError(f"this run is a language model: give it texts, not {type(source).__name__}")
-        named = {SOURCE: source} if isinstance(source, str) else dict(source)
+        only = next(iter(self.modalities)) if len(self.modalities) == 1 else SOURCE
+        named = {only: source} if isinstance(source, str) else dict(source)
         if self.modalities and named.keys() != self.modalities.keys():
-            raise UserError(f"this run reads {sorted(self.modalities)}, but got {sorted(named)}")
+            how = "a text" if isinstance(source, str) else f"{sorted(named)}"
+            raise UserError(
+                f"this run reads {', '.join(self.modalities)}, but got {how}; give a mapping by these names"
+            )
         return {name: tidy(raw) for name, raw in named.items()}
 
     def _score_texts(
@@ -232,11 +261,11 @@ class System:
             raise UserError("a language model scores a list of texts, and nothing else: system.score(texts)")
         gold = [[*self.target.encode(self._tidied(text)[SOURCE]), EOS] for text in texts]
         if not running or not gold:
-            return self._force([self._tensors({}) for _ in gold], gold, batch)
+            return self._force([{} for _ in gold], gold, batch)
         self.model.eval()
 
         def start(rows: int) -> State:
-            return self.forced.start(self._encode([self._tensors({})] * rows), rows)
+            return self.forced.start(self._encode([{}] * rows), rows)
 
         log_probs = force_running(
             self.forced, start, gold, bos=BOS, eos=EOS, chunk=self.recipe.training.chunk,
@@ -246,7 +275,7 @@ class System:
         return [self._scored(tokens, tuple(islice(found, len(tokens)))) for tokens in gold]
 
     def _force(
-        self, tensors: Sequence[Mapping[str, Tensor]], gold: Sequence[Sequence[int]], batch: int
+        self, tensors: Sequence[Mapping[str, Tensor | Pending]], gold: Sequence[Sequence[int]], batch: int
     ) -> list[Scored]:
         order = sorted(range(len(gold)), key=lambda row: len(gold[row]))
         found: dict[int, Scored] = {}
@@ -254,7 +283,7 @@ class System:
         for begin in range(0, len(order), batch):
             rows = order[begin : begin + batch]
             with torch.inference_mode():
-                memory = self._encode([tensors[row] for row in rows])
+                memory = self._encode([_read(tensors[row]) for row in rows])
                 scored = force(self.forced, memory, len(rows), [gold[row] for row in rows], bos=BOS, eos=EOS)
             for row, hypothesis in zip(rows, scored, strict=True):
                 found[row] = self._scored(hypothesis.tokens, hypothesis.log_probs)
@@ -263,10 +292,14 @@ class System:
     def _scored(self, tokens: Sequence[int], log_probs: tuple[float, ...]) -> Scored:
         return Scored(float(sum(log_probs)), tuple(self.target.pieces(tokens)), log_probs)
 
-    def _tensors(self, raw: Mapping[str, str]) -> dict[str, Tensor]:
-        return {name: modality.tensor(raw[name]) for name, modality in self.modalities.items()}
+    def _tensors(self, raw: Mapping[str, str]) -> dict[str, Tensor | Pending]:
+        """Files are read later, a batch at a time."""
+        return {
+            name: Pending(modality, raw[name]) if modality.is_file else modality.tensor(raw[name])
+            for name, modality in self.modalities.items()
+        }
 
-    def _limit(self, tensors: Mapping[str, Tensor]) -> int:
+    def _limit(self, tensors: Mapping[str, Tensor | Pending]) -> int:
         """The most tokens an output may have."""
         return self.lengths.limit(max((len(tensor) for tensor in tensors.values()), default=0))
 
@@ -282,12 +315,12 @@ class System:
     def _search(
         self,
         tensors: Sequence[Mapping[str, Tensor]],
+        limits: Sequence[int],
         config: SearchConfig,
         keys: Sequence[int],
         prefix: Sequence[Sequence[int]] | None,
         attention: bool,
     ) -> list[Result]:
-        limits = [self._limit(row) for row in tensors]
         if self.is_language_model and prefix is not None:  # so much more than the prompt
             limits = [limit + len(prompt) for limit, prompt in zip(limits, prefix, strict=True)]
         with torch.inference_mode():
@@ -346,6 +379,18 @@ class System:
 
     def _empty(self, source: Raw) -> Prediction:
         return Prediction(source, (Output("", 0.0, 0.0, (), (), True, None),))
+
+    def _broken(self, source: Raw, raw: Mapping[str, str], error: Exception) -> Prediction:
+        """A sentence that names the file; a medium's own error has the reason alone."""
+        files = [raw[name] for name, modality in self.modalities.items() if modality.is_file]
+        told = str(error)
+        if not any(told.startswith(f"{path}:") for path in files):
+            told = f"{', '.join(files)}: {told}"
+        return replace(self._empty(source), error=told)
+
+
+def _read(tensors: Mapping[str, Tensor | Pending]) -> dict[str, Tensor]:
+    return {name: one.read() if isinstance(one, Pending) else one for name, one in tensors.items()}
 
 
 def _of_one(weights: Tensor | None) -> np.ndarray | None:

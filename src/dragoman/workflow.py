@@ -10,6 +10,7 @@ from typing import Any
 from dragoman import card, metrics
 from dragoman.combining import EnsembleSystem, FusedSystem
 from dragoman.data.examples import Example, references
+from dragoman.errors import UserError
 from dragoman.files import write_atomically, write_json
 from dragoman.modalities.text import rarity
 from dragoman.nn.model import Model
@@ -52,10 +53,10 @@ def train(
     claim(folder, settled)
     trainer = Trainer(
         system.model,
-        system.training_data(settled.data.train),
+        system.training_data(settled.data.train, folder),
         system.recipe.training,
         folder,
-        _validator(settled),
+        _validator(settled, folder),
         rarity(system.target.counts),
     )
     system.device = trainer.device
@@ -110,7 +111,10 @@ def evaluate(
     chosen = metrics.choose(system.target.kind, [targets[0] for _, targets in groups])
     predictions = system.predict(sources, batch=batch, attention=False, trace=False, **search)
     scored = system.score(sources, [targets[0] for _, targets in groups], batch=batch)
-    lengths = [max((m.length(s[n]) - 1 for n, m in system.modalities.items()), default=0) for s in sources]
+    for one in predictions:
+        if one.error is not None:
+            raise UserError(one.error)
+    lengths = [max(m.length(s[n]) - (not m.is_file) for n, m in system.modalities.items()) for s in sources]
     return metrics.evaluate(
         texts_of(predictions),
         [targets for _, targets in groups],
@@ -134,13 +138,13 @@ def _evaluate_text(system: System, texts: Sequence[str], batch: int) -> metrics.
     )
 
 
-def _validator(settled: Plan) -> Callable[[Model], Scores]:
+def _validator(settled: Plan, folder: Path) -> Callable[[Model], Scores]:
     if settled.system.is_language_model:
         return _text_validator(settled.system, [example.target for example in settled.data.dev])
     system, name = settled.system, settled.metric.headline
     groups = references(settled.data.dev)[:DEV_ROWS]
     sources, targets = [dict(source) for source, _ in groups], [options for _, options in groups]
-    encoded = system.encoded(settled.data.dev)
+    encoded = system.encoded(settled.data.dev, folder)
     batches = encoded.batches(max(4096, max(encoded.target_lengths)), seed=0, epoch=0)
     higher = metrics.METRICS[name].better == "higher"
 

@@ -6,10 +6,11 @@ The books balance: ``rows == used + dropped``, always. A row is dropped for one 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from dragoman.data.examples import TARGET, Example, Identity, identity
+from dragoman.data.media.measures import MediaStatistics
 from dragoman.data.statistics import TextStatistics
 
 Fate = Literal["dropped", "repaired", "kept"]
@@ -24,6 +25,14 @@ CATEGORIES: dict[str, tuple[Fate, str]] = {
     "invalid_utf8": ("dropped", "invalid UTF-8"),
     "control_character": ("dropped", "control character"),
     "too_long": ("dropped", "too long"),
+    "missing_file": ("dropped", "file not found"),
+    "remote_file": ("dropped", "not a file but an address"),
+    "unreadable_file": ("dropped", "file that cannot be read"),
+    "truncated_file": ("dropped", "file cut off"),
+    "too_large": ("dropped", "file with too much in it"),
+    "wrong_shape": ("dropped", "features of the wrong shape"),
+    "wrong_place": ("dropped", "no such place in a store"),
+    "not_finite": ("dropped", "numbers that are not finite"),
     "byte_order_mark": ("repaired", "byte order mark removed"),
     "crlf": ("repaired", "CR LF line end made LF"),
     "line_break": ("repaired", "line break inside made space"),
@@ -37,6 +46,8 @@ CATEGORIES: dict[str, tuple[Fate, str]] = {
 }
 
 EXAMPLES = 5  # places named for each category; the count is always complete
+BROKEN = 1000  # rows with a file that cannot be used that are named one by one, of these
+BROKEN_SHOWN = 20  # in the report
 _WIDTH = 118  # of a line of the report
 
 
@@ -81,6 +92,8 @@ class Audit:
     sources: int = 0  # distinct sources
     several: int = 0  # distinct sources with more than one target
     statistics: dict[str, TextStatistics] = field(default_factory=dict)
+    media: dict[str, MediaStatistics] = field(default_factory=dict)  # of the sources that are files
+    broken: list[Place] = field(default_factory=list)  # rows dropped for a file; each may need mending in its own way
     _dropped: set[int] = field(default_factory=set, repr=False)  # by line: one audit is one stream of rows
 
     @property
@@ -113,6 +126,12 @@ class Audit:
         self._dropped.add(line)
         self.record(category, line, reason, row.file if isinstance(row, Example) else file)
 
+    def drop_file(self, row: Example, category: str, reason: str) -> None:
+        """A row that will not be used because of a file it names."""
+        self.drop(row, category, reason)
+        if len(self.broken) < BROKEN:
+            self.broken.append(Place(row.file, row.line, reason))
+
     def describe(self, examples: Sequence[Example]) -> None:
         """Duplicates, several targets and statistics of the usable rows."""
         first: dict[Identity, int] = {}
@@ -133,7 +152,7 @@ class Audit:
             else:
                 first[key] = line
         self.sources, self.several = len(first), len(several)
-        names = list(examples[0].sources) if examples else []
+        names = [name for name in examples[0].sources if name not in self.media] if examples else []
         self.statistics = {name: TextStatistics.of(one.sources[name] for one in examples) for name in names}
         self.statistics[TARGET] = TextStatistics.of(one.target for one in examples)
 
@@ -142,7 +161,7 @@ class Audit:
         return f"{self.used:,} of {self.rows:,} rows used{share}"
 
     def report(self) -> str:
-        """For a terminal: at most some forty lines."""
+        """For a terminal: some forty lines, and those of the files that cannot be used."""
         lines = [f"{' + '.join(self.files)}: {self.summary()}"]
         lines += [f"  {note}" for note in self.notes]
         if self.dropped > 0.1 * self.rows:
@@ -150,12 +169,17 @@ class Audit:
                 f"  Attention: {self.dropped / self.rows:.0%} of the rows are not used. Is the file what it should be?"
             )
         lines += self._section("Dropped", "dropped")
+        lines += [f"    {place}" for place in self.broken[:BROKEN_SHOWN]]
+        if len(self.broken) > BROKEN_SHOWN:
+            lines.append(f"    … and more; --json names {min(len(self.broken), BROKEN):,}")
         lines += self._section("Repaired", "repaired")
         lines += self._section("Kept, but worth knowing", "kept")
         if self.statistics:
             lines += ["", *_table(self.statistics)]
         if self.several:
             lines.append(f"  {self.several:,} of {self.sources:,} distinct sources have several targets; all are kept")
+        for name, media in self.media.items():
+            lines += ["", *media.lines(name)]
         return "\n".join(_clip(line) for line in lines)
 
     def _section(self, heading: str, wanted: Fate) -> list[str]:
@@ -182,7 +206,7 @@ class Audit:
                 "fate": fate(category),
                 "title": title(category),
                 "count": finding.count,
-                "places": [{"file": one.file, "line": one.line, "reason": one.reason} for one in finding.places],
+                "places": [asdict(place) for place in finding.places],
             }
             for category, finding in self.findings.items()
         }
@@ -198,11 +222,14 @@ class Audit:
             "sources_with_several_targets": self.several,
             "findings": findings,
             "statistics": {side: one.to_json() for side, one in self.statistics.items()},
+            "media": {side: one.to_json() for side, one in self.media.items()},
+            "broken_files": [asdict(place) for place in self.broken],
         }
 
 
 def _clip(line: str) -> str:
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+    """A place is told whole: its reason stands at the end."""
+    return line if len(line) <= _WIDTH or line.startswith("    ") else line[: _WIDTH - 1] + "…"
 
 
 def _table(statistics: dict[str, TextStatistics]) -> Iterable[str]:

@@ -7,11 +7,14 @@ side stay within the budget, and the batches are shuffled. Neighbours differ lit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from dragoman.data.stored import Draw, FileColumn
 from dragoman.types import Batch, Padded
 
 
@@ -52,24 +55,37 @@ def padding_share(lengths: Sequence[int], batches: Sequence[np.ndarray]) -> floa
     return 1.0 - float(sum(int(sizes[batch].sum()) for batch in batches)) / max(padded, 1)
 
 
+class Column(Protocol):
+    """One source of many rows."""
+
+    @property
+    def lengths(self) -> Sequence[int]: ...
+
+    def padded(self, rows: Sequence[int], draw: Draw | None = None) -> Padded:
+        """``draw``: changed at random, as training wants it."""
+
+
+class TensorColumn:
+    """A source that is held in memory."""
+
+    def __init__(self, tensors: Sequence[Tensor], collate: Callable[[Sequence[Tensor]], Padded]) -> None:
+        self.tensors, self.collate = tensors, collate
+        self.lengths = [len(tensor) for tensor in tensors]
+
+    def padded(self, rows: Sequence[int], draw: Draw | None = None) -> Padded:
+        return self.collate([self.tensors[row] for row in rows])
+
+
 class Encoded:
-    """Examples as tensors, ready to be put into batches."""
+    """Examples as tensors, or on the way to it, ready to be put into batches."""
 
     carries = False  # every batch starts afresh
 
-    def __init__(
-        self,
-        sources: Mapping[str, Sequence[Tensor]],
-        targets: Sequence[Tensor],
-        collate: Mapping[str, Callable[[Sequence[Tensor]], Padded]],
-        *,
-        bos: int,
-        pad: int,
-    ) -> None:
+    def __init__(self, sources: Mapping[str, Column], targets: Sequence[Tensor], *, bos: int, pad: int) -> None:
         """``targets`` end with the end symbol; the start symbol is put before the inputs here."""
-        self.sources, self.targets, self.collate, self.bos, self.pad = sources, targets, collate, bos, pad
+        self.sources, self.targets, self.bos, self.pad = sources, targets, bos, pad
         self.target_lengths = [len(target) for target in targets]
-        lengths = [[len(tensor) for tensor in column] for column in sources.values()]
+        lengths = [column.lengths for column in sources.values()]
         self.source_lengths = [max(row) for row in zip(*lengths, strict=True)] if lengths else [0] * len(targets)
 
     def __len__(self) -> int:
@@ -80,6 +96,11 @@ class Encoded:
         """Of the targets, end symbols counted."""
         return sum(self.target_lengths)
 
+    @property
+    def files(self) -> dict[str, FileColumn]:
+        """The sources that are read from files."""
+        return {name: column for name, column in self.sources.items() if isinstance(column, FileColumn)}
+
     def batches(self, budget: int, *, seed: int, epoch: int) -> list[np.ndarray]:
         return make_batches(self.source_lengths, self.target_lengths, budget, seed=seed, epoch=epoch)
 
@@ -88,9 +109,15 @@ class Encoded:
         source = padding_share(self.source_lengths, batches) if self.sources else 0.0
         return padding_share(self.target_lengths, batches), source
 
-    def batch(self, rows: np.ndarray) -> Batch:
+    def batch(
+        self, rows: np.ndarray, draw: Draw | None = None, loaded: Mapping[str, Padded] = MappingProxyType({})
+    ) -> Batch:
+        """``draw``: with the random changes of training. ``loaded``: sources that were read elsewhere."""
         chosen = rows.tolist()
-        sources = {name: self.collate[name]([column[row] for row in chosen]) for name, column in self.sources.items()}
+        sources = {
+            name: loaded[name] if name in loaded else column.padded(chosen, draw)
+            for name, column in self.sources.items()
+        }
         targets = torch.nn.utils.rnn.pad_sequence(
             [self.targets[row] for row in chosen], batch_first=True, padding_value=self.pad
         )

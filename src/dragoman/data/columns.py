@@ -2,7 +2,8 @@
 
 Working out is conservative. A first line is taken for a header only if the columns were asked for by names that
 stand in it, or if exactly one of its cells is a usual name for a source and exactly one a usual name for a target
-and neither cell stands in that column again. Whatever is decided is said in the audit.
+and neither cell stands in that column again, or if it has no path where the lines below have paths of files. A single
+column of paths is the source. Whatever is decided is said in the audit.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Literal, TypeAlias
 
 from dragoman.config import nearest
 from dragoman.data.examples import SOURCE, TARGET
+from dragoman.data.media import recognise
 from dragoman.errors import UserError
 
 Column: TypeAlias = "int | str"
@@ -29,6 +31,8 @@ TARGET_NAMES = frozenset((
     "transcription", "ipa", "form", "inflected", "label", "class", "translation", "summary", "correction",
     "target_text", "output_text", "response",
 ))
+# What a file's partner is called, in the order of trust; "text" is a source only where there is no file.
+FILE_TARGET_NAMES = ("caption", "captions", "transcript", "text", "sentence", "words", "description", "name")
 # fmt: on
 HOW = "say which with --set data.source=… --set data.target=…"
 
@@ -96,14 +100,16 @@ def find_layout(sample: Sequence[tuple[int, str]], first: int, asked: Asked, hea
                 raise UserError(f"{where}: no column is called {name!r}; {_nearest(name, names)}")
         has_header = True
     else:
-        has_header = len(cells) == usual and _stands_apart(table)
+        has_header = len(cells) == usual and (_stands_apart(table) or _stands_above_files(table))
 
     if asked.names() and not has_header:
         raise UserError(
             f"{where}: column {asked.names()[0]!r} is asked for by name, but there is no header; use its number"
         )
     width = len(cells) if has_header else usual
-    columns, sides = _choose(asked, names if has_header else None, width, where)
+    rows = [row for _, row in table[has_header:] if len(row) == width]
+    files = _file_columns([[row[column] for row in rows] for column in range(width)])
+    columns, sides = _choose(asked, names if has_header else None, width, where, files)
     notes = [
         f"tab-separated, {width} column{'s' * (width != 1)}; {_said(sides, columns, names if has_header else None)}"
     ]
@@ -127,11 +133,39 @@ def _stands_apart(table: Sequence[tuple[int, list[str]]]) -> bool:
     return not any(row[at] == cells[at] for row in below for at in (source, target))
 
 
+def _stands_above_files(table: Sequence[tuple[int, list[str]]]) -> bool:
+    """Has the first line nothing like a path where those below have paths of files?"""
+    cells = table[0][1]
+    below = [row for _, row in table[1:] if len(row) == len(cells)]
+    files = _file_columns([[row[column] for row in below] for column in range(len(cells))])
+    return bool(files) and not any(set("./\\") & set(cells[column]) for column in files)
+
+
+def _file_columns(columns: Sequence[Sequence[str]]) -> list[int]:
+    return [number for number, values in enumerate(columns) if recognise(values)]
+
+
+def _file_and_partner(names: Sequence[str], file: int) -> tuple[int | None, int | None]:
+    """The source and the target beside a single column of files; None where another text could be meant."""
+    target = usual_column(names, TARGET_NAMES)
+    for name in FILE_TARGET_NAMES:
+        target = usual_column(names, frozenset((name,))) if target is None else target
+    texts = [column for column, name in enumerate(names) if name.strip().casefold() in SOURCE_NAMES]
+    return (None if set(texts) - {file, target} else file), target
+
+
 def _choose(
-    asked: Asked, names: Sequence[str] | None, width: int, where: str, what: str = "columns"
+    asked: Asked,
+    names: Sequence[str] | None,
+    width: int,
+    where: str,
+    files: Sequence[int],
+    what: str = "columns",
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Column numbers (from 0) and names of the sides, the target last."""
+    """Column numbers (from 0) and names of the sides, the target last. ``files`` are the columns of paths."""
     source, usual_target = usual_column(names or [], SOURCE_NAMES), usual_column(names or [], TARGET_NAMES)
+    if len(files) == 1:
+        source, usual_target = _file_and_partner(names or [], files[0])
     sources = {name: _locate(column, names, width, where) for name, column in (asked.sources or {}).items()}
     target = None if asked.target is None else _locate(asked.target, names, width, where)
     found = f"{where}: {width} {what}" + (f" ({', '.join(names)})" if names else "")
@@ -139,7 +173,8 @@ def _choose(
         if source is None or usual_target is None:
             if width != 2:
                 raise UserError(f"{found}, and which are source and target is not clear; {HOW}")
-            source, usual_target = 0, 1
+            source = 0 if len(files) != 1 else files[0]
+            usual_target = 1 - source
         return (source, usual_target), (SOURCE, TARGET)
     if asked.sources is None:
         sources = {SOURCE: _other([target], source, found, width, SOURCE)}
@@ -208,7 +243,8 @@ def find_keys(
             raise UserError(f"{where}: no key is called {column!r}; {_nearest(column, known)}")
     texts = Counter(tuple(key for key, value in one.items() if isinstance(value, str)) for one in objects)
     names = list(dict.fromkeys([*max(texts, key=texts.__getitem__), *map(str, asked.columns())]))
-    columns, sides = _choose(asked, names, len(names), where, "keys with text")
+    files = _file_columns([[str(one[name]) for one in objects if name in one] for name in names])
+    columns, sides = _choose(asked, names, len(names), where, files, "keys with text")
     return sides, tuple(names[column] for column in columns)
 
 

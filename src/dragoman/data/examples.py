@@ -23,10 +23,16 @@ LINE_BREAK = re.compile("\r\n|\n|\r")
 class Example:
     """One usable row. No source at all is a language model's row."""
 
-    sources: Mapping[str, str]  # by name, in the order of the config
+    sources: Mapping[str, str]  # by name, in the order of the config: a text, or the path of a file
     target: str
     line: int  # from 1, in its file
     file: str
+    written: Mapping[str, str] | None = None  # the sources as the row has them, where a path was made of one
+
+    @property
+    def as_written(self) -> Mapping[str, str]:
+        """The sources as the row has them: the same wherever the files lie."""
+        return self.sources if self.written is None else self.written
 
 
 def tidy(text: str) -> str:
@@ -38,9 +44,12 @@ def tidy(text: str) -> str:
     return LINE_BREAK.sub(" ", text).strip(_EDGES)
 
 
-def identity(example: Example) -> Identity:
-    """What makes two examples the same input: their sources; without any, the target itself."""
-    sources = example.sources
+def identity(example: Example, as_written: bool = False) -> Identity:
+    """What makes two examples the same input: their sources; without any, the target itself.
+
+    Two rows mean the same file if its path is the same; ``as_written`` is what does not change with the folder.
+    """
+    sources = example.as_written if as_written else example.sources
     if len(sources) == 1:
         return next(iter(sources.values()))
     if not sources:

@@ -8,7 +8,9 @@ What becomes of a row, in this order; the first reason to drop it is the one rec
 - NUL and all other control characters (C0 and C1; a tab inside JSON or parallel text is none): dropped. They are
   never data in running text, and neither deleting them nor putting a space is always right;
 - white space around a text is removed (repaired); a side with nothing left is empty: dropped;
-- a side of more than ``max_characters``: dropped.
+- a side of more than ``max_characters``: dropped;
+- a source that is a file which is missing, damaged, cut off or too large: dropped. A column is one of files if it is
+  said to be, or if most of its values end like names of pictures, recordings or feature sequences.
 
 Running text (``running``) is one text: there a blank line is a line like any other, and lines may have any length.
 
@@ -17,8 +19,9 @@ Quotes, backslashes, "NA" and "null" are data. Text is not Unicode-normalised; w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice, zip_longest
 from operator import itemgetter
 from pathlib import Path
@@ -33,6 +36,8 @@ from dragoman.data.columns import Asked, find_layout
 from dragoman.data.examples import SOURCE, TARGET, Example
 from dragoman.data.json_lines import json_parser
 from dragoman.data.lines import LINE_LIMIT, Refusal, label, read_lines
+from dragoman.data.media import KINDS, recognise
+from dragoman.data.media.attaching import attach
 from dragoman.errors import UserError
 
 SAMPLE = 1000  # lines looked at to tell the format, the columns and the header
@@ -49,14 +54,17 @@ class DataConfig(Section):
     ``source`` and ``target`` are a column's name or number from 1, or a JSON key. Several sources are a list, or a
     mapping from the name each shall have; an empty list means there is none (a language model): then a file is plain
     text, one sequence a line, unless its name or content says TSV or JSONL or a column is named as the target.
-    ``running`` says that the lines are one text, read through from the first to the last.
+    ``running`` says that the lines are one text, read through from the first to the last. ``root`` is the folder that
+    paths in a source column start from; without it, the folder of the file they stand in.
     """
 
     format: Literal["auto", "tsv", "jsonl", "parallel", "text"] = "auto"
     header: Literal["auto", "yes", "no"] = "auto"
     source: ColumnSetting | list[ColumnSetting] | dict[str, ColumnSetting] | None = None
     target: ColumnSetting | None = None
+    root: Annotated[str, Field(min_length=1)] | None = None
     running: bool = False  # language models: one running text, not one sequence a line
+    cache: Literal["auto", "none", "memory", "disk"] = "auto"  # of decoded files; auto: memory, up to 512 MB
     max_characters: int = Field(default=5000, ge=1)  # of either side
     dev_share: float = Field(default=0.1, ge=0, lt=1)  # of the distinct sources, where no dev file is given
     test_share: float = Field(default=0.1, ge=0, lt=1)
@@ -109,10 +117,18 @@ class Corpus:
 
     examples: list[Example]
     audit: Audit
+    kinds: dict[str, str] = field(default_factory=dict)  # of every source: "text" or one of media.KINDS
 
 
-def read(paths: str | Path | Sequence[str | Path], config: DataConfig | None = None) -> Corpus:
-    """One TSV, JSONL or text file, or two parallel files (source, target); ``-`` is standard input; gzip or not."""
+def read(
+    paths: str | Path | Sequence[str | Path],
+    config: DataConfig | None = None,
+    kinds: Mapping[str, str] | None = None,
+) -> Corpus:
+    """One TSV, JSONL or text file, or two parallel files (source, target); ``-`` is standard input; gzip or not.
+
+    ``kinds`` says what sources are, by name: "text", "image", "speech", "features"; the others are recognised.
+    """
     config = config or DataConfig()
     paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
     audit = Audit(tuple(label(path) for path in paths))
@@ -138,8 +154,33 @@ def read(paths: str | Path | Sequence[str | Path], config: DataConfig | None = N
             examples.append(Example(dict(zip(names, checked, strict=False)), checked[-1], line, file))
     if not examples:
         raise _nothing_usable(audit)
+    found = {name: (kinds or {}).get(name) or _recognised(examples, name, audit) for name in names}
+    files = {name: kind for name, kind in found.items() if kind in KINDS}
+    if files:
+        folder = _folder(paths[0], config)
+        examples = attach(examples, files, folder, audit)
+        if not examples:
+            raise _nothing_usable(audit, f"paths start from {folder}; say another folder with --root")
     audit.describe(examples)
-    return Corpus(examples, audit)
+    return Corpus(examples, audit, found)
+
+
+def _recognised(examples: Sequence[Example], name: str, audit: Audit) -> str:
+    kind = recognise([example.sources[name] for example in examples])
+    if kind is not None:
+        audit.notes.append(f"{name}: paths of files ({kind}), as their names say")
+    return kind or "text"
+
+
+def _folder(path: str | Path, config: DataConfig) -> str:
+    """Where relative paths start."""
+    if config.root is None:
+        return os.path.realpath("" if str(path) == "-" else os.path.dirname(path))
+    if not os.path.isdir(config.root):
+        raise UserError(
+            f"{label(config.root)}: no such folder; data.root (--root) is where paths in the data start from"
+        )
+    return os.path.realpath(config.root)
 
 
 def _is_parallel(paths: Sequence[str | Path], config: DataConfig) -> bool:
@@ -315,7 +356,7 @@ def _advice(category: str) -> str:
     return "repair the file, or name its format with --set data.format=…"
 
 
-def _nothing_usable(audit: Audit) -> UserError:
+def _nothing_usable(audit: Audit, advice: str = "") -> UserError:
     if not audit.rows:
         return UserError(
             f"{audit.files[0]}:1: {'a header and no rows' if audit.format == 'tsv' else 'the file is empty'}; add rows"
@@ -324,4 +365,4 @@ def _nothing_usable(audit: Audit) -> UserError:
     found.sort(key=audit.count, reverse=True)
     place = audit.findings[found[0]].places[0]
     counts = ", ".join(f"{title(category)} {audit.count(category):,}" for category in found)
-    return UserError(f"{place}; none of the {audit.rows:,} rows can be used ({counts}); {_advice(found[0])}")
+    return UserError(f"{place}; none of the {audit.rows:,} rows can be used ({counts}); {advice or _advice(found[0])}")

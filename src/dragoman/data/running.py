@@ -51,7 +51,8 @@ class RunningText:
             found.append(np.stack([(edges[:-1] + offset + begin) % self.tokens, length], 1))
         return found
 
-    def batch(self, rows: np.ndarray) -> Batch:
+    def batch(self, rows: np.ndarray, draw: object = None) -> Batch:
+        """``draw`` is for sources that training changes at random, of which there are none here."""
         begin, length = torch.from_numpy(rows).unbind(1)
         steps = torch.arange(int(length.max()))
         mask = steps < length[:, None]  # (streams, T)

@@ -42,7 +42,7 @@ def split(
         raise UserError(f"shares dev={dev:g} and test={test:g} leave nothing for training; their sum must be below 1")
     if not dev and not test:
         return list(examples), [], []
-    keys = [identity(example) for example in examples]
+    keys = [identity(example, as_written=True) for example in examples]
     what = "sources" if examples and examples[0].sources else "lines"
     places = {key: place(key, seed) for key in dict.fromkeys(keys)}
     file = f"{examples[0].file}: " if examples else ""

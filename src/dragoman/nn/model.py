@@ -7,18 +7,27 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from dragoman.contracts import Decoder, Encoder, Frontend
+from dragoman.nn.joining import Joined
 from dragoman.types import Batch, Memory, Padded, State, Step
 
 
 class Model(nn.Module):
     """``start`` and ``forward`` are the decoder's own, so a model is searched as a decoder is."""
 
-    def __init__(self, frontends: Mapping[str, Frontend], encoders: Mapping[str, Encoder], decoder: Decoder) -> None:
+    def __init__(
+        self,
+        frontends: Mapping[str, Frontend],
+        encoders: Mapping[str, Encoder],
+        decoder: Decoder,
+        joined: Joined | None = None,
+    ) -> None:
+        """``joined``: where there are several sources."""
         super().__init__()
-        if len(encoders) > 1:
-            raise ValueError("one source at most")
+        if (len(encoders) > 1) != (joined is not None):
+            raise ValueError("several sources, and they alone, are joined")
         self.frontends = nn.ModuleDict(frontends)
         self.encoders = nn.ModuleDict(encoders)
+        self.joined = joined
         self.decoder = decoder
         self.ctc: nn.Linear | None = None  # states → what each says; put here where a recipe asks, for training alone
 
@@ -27,15 +36,17 @@ class Model(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def encode(self, sources: Mapping[str, Padded]) -> Memory | None:
-        for name, encoder in self.encoders.items():
-            return encoder(self.frontends[name](sources[name]))
-        return None
+        memories = {name: encoder(self.frontends[name](sources[name])) for name, encoder in self.encoders.items()}
+        if self.joined is not None:
+            return self.joined(memories)
+        return next(iter(memories.values()), None)
 
     def self_attention(self, sources: Mapping[str, Padded]) -> Tensor | None:
-        """Of the encoder, (B, L, H, S, S), where it has any."""
-        for name, encoder in self.encoders.items():
-            return encoder.self_attention(self.frontends[name](sources[name]))  # type: ignore[operator]
-        return None
+        """Of the encoder, (B, L, H, S, S), where there is one and it has any. Several look each at their own source."""
+        if len(self.encoders) != 1:
+            return None
+        ((name, encoder),) = self.encoders.items()
+        return encoder.self_attention(self.frontends[name](sources[name]))  # type: ignore[operator]
 
     def start(self, memory: Memory | None, sources: int) -> State:
         return self.decoder.start(memory, sources)

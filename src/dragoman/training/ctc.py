@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import ConfigError
+from dragoman.contracts import Layout
 from dragoman.data.vocabulary import PAD
 from dragoman.nn.model import Model
 from dragoman.types import Batch, Memory
@@ -22,11 +23,12 @@ from dragoman.types import Batch, Memory
 BLANK = PAD  # stands in no target, so it can mean that nothing is said
 
 
-def check_head(sources: int, weight: float) -> None:
-    """CTC listens to the states of one encoder."""
-    if weight and sources != 1:
-        how_many = "several: their states have no common order" if sources else "none"
-        raise ConfigError(f"training.ctc listens to the states of one source, but there are {how_many}; set it to 0")
+def check_head(layouts: Sequence[Layout], weight: float) -> None:
+    """CTC listens to the states of one encoder, in their order. ``layouts``: what the encoders read."""
+    if not weight or list(layouts) == ["sequence"]:
+        return
+    found = "there is none" if not layouts else "there are several" if len(layouts) > 1 else "this one is a picture"
+    raise ConfigError(f"training.ctc listens to the states of one sequence, but {found}; set it to 0")
 
 
 def summed_ctc(model: Model, memory: Memory, batch: Batch) -> Tensor:

@@ -40,3 +40,4 @@ class TrainingConfig(Section):
     device: str = "auto"
     autocast: bool = False  # bfloat16 where it is safe
     threads: int | None = Field(None, gt=0)  # None = every core
+    loaders: int | None = Field(None, ge=0)  # processes that read files ahead; None = 1 or 2 where cores are to spare

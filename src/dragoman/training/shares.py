@@ -72,7 +72,11 @@ def deal(batch: Batch, index: int, count: int) -> Batch:
     """Every ``count``-th row. Rows are sorted by length, so the shares are alike; columns that only pad are cut off."""
 
     def part(data: Tensor, mask: Tensor) -> Tensor:
-        return data[index::count, : int(mask[index::count].sum(1).max())]
+        mine = mask[index::count]  # (rows, S), of pictures (rows, H, W)
+        if mine.dim() == 2:
+            return data[index::count, : int(mine.sum(1).max())]
+        height, width = int(mine.any(2).sum(1).max()), int(mine.any(1).sum(1).max())
+        return data[index::count, :height, :width]
 
     sources = {
         name: Padded(part(source.data, source.mask), part(source.mask, source.mask))

@@ -38,6 +38,7 @@ from dragoman.training.checkpoint import (
 from dragoman.training.ctc import summed_ctc
 from dragoman.training.events import Event, Saved, Started, Stopped, Validated
 from dragoman.training.freezing import find_frozen
+from dragoman.training.loading import Loading
 from dragoman.training.machine import cores, pick_device
 from dragoman.training.objective import check_attention, doubly_stochastic, loss_and_gold
 from dragoman.training.optim import learning_rate, make_optimizer
@@ -85,11 +86,20 @@ class Trainer:
         self.optimizer = make_optimizer(config.optim, self.parameters)
         self.progress = Progress()
         self.carried: State | None = None  # running text: where the streams stand
+        self.loading: Loading | None = None  # what the next batches come from, while training runs
+        self._known_batches: dict[int, list[np.ndarray]] = {}
         self.checkpoint = folder / "checkpoint.safetensors"
         self.metrics = folder / "metrics.jsonl"
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
         """Train to the end, or until ``should_stop``. Yields events; every one is in ``metrics.jsonl`` too."""
+        try:
+            yield from self._run(should_stop)
+        finally:
+            if self.loading is not None:
+                self.loading.close()
+
+    def _run(self, should_stop: Callable[[], bool]) -> Iterator[Event]:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.checkpoint.exists():
             self.progress = load_checkpoint(self.checkpoint, self.model, self.optimizer)
@@ -119,8 +129,9 @@ class Trainer:
         def clock() -> float:
             return seconds_before + time.monotonic() - began
 
+        self.loading = Loading(self.data, config, self._batches, progress.epoch, progress.position)
         while True:
-            self._update(batches, last_update, window)
+            self._update(len(batches), last_update, window)
             if progress.position >= len(batches):
                 progress.epoch, progress.position = progress.epoch + 1, 0
                 batches = self._batches(progress.epoch)
@@ -203,18 +214,23 @@ class Trainer:
         return per_token * self.data.tokens / len(batches) * self.config.accumulate * 1.15
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
-        return self.data.batches(self.config.batch_tokens, seed=self.config.seed, epoch=epoch)
+        """Asked for by the one who counts them and the one who reads them, which may be an epoch ahead."""
+        if epoch not in self._known_batches:
+            found = self.data.batches(self.config.batch_tokens, seed=self.config.seed, epoch=epoch)
+            self._known_batches = {e: kept for e, kept in self._known_batches.items() if e >= epoch - 1}
+            self._known_batches[epoch] = found
+        return self._known_batches[epoch]
 
-    def _update(self, batches: list[np.ndarray], last_update: int, window: Window) -> None:
+    def _update(self, batches: int, last_update: int, window: Window) -> None:
         progress, config = self.progress, self.config
         progress.update += 1
         seed = config.seed * 1_000_003 + progress.update
         torch.manual_seed(seed)
         if progress.position == 0:  # a new epoch reads its streams from their start
             self.carried = None
-        group = batches[progress.position : progress.position + config.accumulate]
-        progress.position += len(group)
-        loaded = [self.data.batch(rows) for rows in group]
+        assert self.loading is not None
+        loaded = self.loading.take(min(config.accumulate, batches - progress.position))
+        progress.position += len(loaded)
         tokens = sum(batch.tokens for batch in loaded)
         self._train_mode()
         share = gold_share(config.sampling, progress.update)

@@ -1,0 +1,117 @@
+"""What ``predict`` reads: texts, files, lists of files, tables with a column a source. One input, one line out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from dragoman.cli_support import lines
+
+
+class Input(NamedTuple):
+    raw: str | dict[str, str]  # empty where there is a problem, which has an empty output
+    problem: str | None = None
+
+
+def read_inputs(system: Any, arguments: Sequence[str]) -> Iterator[Input]:
+    """The inputs of a run, from the arguments of the command line; ``-`` is standard input."""
+    from dragoman.data.media import suffix_kind
+    from dragoman.errors import UserError
+    from dragoman.parts import kind_of
+
+    sources = system.recipe.sources
+    kinds = [kind_of(source.modality) for source in sources.values()]
+    if len(sources) == 1 and next(iter(system.modalities.values())).is_file:
+        for argument in arguments:
+            if suffix_kind(argument) == kinds[0]:
+                yield Input(argument)
+            else:
+                yield from _table(argument, system)
+        return
+    if len(arguments) > 1:
+        what = "a file" if len(sources) < 2 else f"a table with the columns {', '.join(sources)}"
+        raise UserError(f"{arguments[1]}: one input file at a time; this run reads {what}")
+    if len(sources) > 1:
+        yield from _table(arguments[0], system)
+    else:
+        for line in lines(arguments[0]):
+            yield Input(line)
+
+
+def _table(file: str, system: Any) -> Iterator[Input]:
+    """A TSV with a column a source, by a header or in their order, or JSON lines."""
+    columns = _columns(system)
+    rows = lines(file)
+    first = next(rows, None)
+    if first is None:
+        return
+    label = "standard input" if file == "-" else file
+    empty = dict.fromkeys(columns, "")
+    is_json = first.lstrip().startswith("{")
+    cells = [cell.strip() for cell in first.split("\t")]
+    header = None if is_json else _header(cells, columns)
+    places = header or _by_number(cells, columns)
+    began = 1 if header is None else 2
+    rows = rows if header is not None else chain([first], rows)
+    for number, line in enumerate(rows, began):
+        found = _from_json(line, columns) if is_json else _from_cells(line.split("\t"), places, columns)
+        if not line.strip():
+            yield Input(empty)
+        elif isinstance(found, str):
+            yield Input(empty, f"{label}:{number}: {found}")
+        else:
+            yield Input(found)
+
+
+def _columns(system: Any) -> dict[str, str | int | None]:
+    """Where each source stood in the training data."""
+    asked = system.recipe.reading.asked().sources or {}
+    return {name: asked.get(name) for name in system.modalities}
+
+
+def _header(cells: Sequence[str], columns: Mapping[str, str | int | None]) -> dict[str, int] | None:
+    """The places of the sources, if the first line names them all."""
+    found = {}
+    for name, column in columns.items():
+        named = [key for key in (column, name) if key in cells]
+        if not named:
+            return None
+        found[name] = cells.index(str(named[0]))
+    return found
+
+
+def _by_number(cells: Sequence[str], columns: Mapping[str, str | int | None]) -> dict[str, int] | None:
+    """Without a header: as many columns as sources, or the numbers of the training data."""
+    if len(cells) == len(columns):
+        return {name: place for place, name in enumerate(columns)}
+    numbers = [int(column) for column in columns.values() if str(column or "").isdecimal()]  # type: ignore[arg-type]
+    if len(numbers) == len(columns) and max(numbers) <= len(cells):
+        return {name: number - 1 for name, number in zip(columns, numbers, strict=True)}
+    return None
+
+
+def _from_cells(
+    cells: Sequence[str], places: Mapping[str, int] | None, columns: Mapping[str, Any]
+) -> dict[str, str] | str:
+    if places is None or max(places.values()) >= len(cells):
+        what = f"{len(cells)} column{'s' * (len(cells) != 1)}"
+        return f"{what}, but the run reads {', '.join(columns)}; give these, in this order or under a header"
+    return {name: cells[place] for name, place in places.items()}
+
+
+def _from_json(line: str, columns: Mapping[str, str | int | None]) -> dict[str, str] | str:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        return f"not valid JSON ({error})"
+    if not isinstance(value, dict):
+        return "not a JSON object"
+    found: dict[str, str] = {}
+    for name, column in columns.items():
+        text = value.get(str(column), value.get(name))
+        if not isinstance(text, str):
+            return f"no text under the key {name!r}"
+        found[name] = text
+    return found
