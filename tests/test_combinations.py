@@ -7,12 +7,15 @@ unasked. Which combinations are illegal is written down here; each is refused wi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pytest
+import soundfile
+from PIL import Image
 
 from dragoman.building import build_model
 from dragoman.config import ConfigError, merge
@@ -28,6 +31,7 @@ WIDTH = 16  # of token vectors, encoder states and decoder alike: dot, scaled_do
 SIZES = {"width": WIDTH, "embedding": WIDTH, "feed_forward": WIDTH, "layers": 1, "heads": 2}
 SPECIAL: dict[str, dict[str, Any]] = {
     "rnn": {"width": WIDTH // 2},  # of one direction of two
+    "pyramid": {"width": WIDTH // 2, "layers": 2},  # as there; the second halves
     "conv": {"norm": "batch"},  # its running statistics are saved too
 }
 TRAINING = {"threads": 1, "batch_tokens": 128, "max_updates": 3, "log_every": 1, "average": 1}
@@ -107,6 +111,8 @@ def refusal(case: Case) -> str | None:
         return "input_feeding .* needs context = 'attention' and timing = 'after'"
     if settings.get("selection") == "hard" and context != "attention":
         return "selection = 'hard' .* needs context = 'attention'"
+    if part("encoder", case.encoder).reads == "picture":
+        return "reads a picture, but the text modality"
     if getattr(part("decoder", case.decoder), "reads_source", False):  # one network over source and target
         return None if case.encoder == "identity" else "needs encoder.kind = 'identity'"
     encoder = part("encoder", case.encoder)
@@ -142,7 +148,9 @@ def build(settled: Plan, settings: Mapping[str, Any]) -> System:
     )
 
 
-def trains_and_says_the_same_after_loading(system: System, settled: Plan, folder: Path) -> None:
+def trains_and_says_the_same_after_loading(
+    system: System, settled: Plan, folder: Path, inputs: Sequence[str] = INPUTS
+) -> None:
     def validate(model: Model) -> Scores:
         return Scores(1.0, 1.0, "made up", {})
 
@@ -158,7 +166,7 @@ def trains_and_says_the_same_after_loading(system: System, settled: Plan, folder
         return {
             name: [
                 [(output.tokens, output.score, output.log_probs) for output in prediction.outputs]
-                for prediction in of.predict(INPUTS, max_length=5, trace=False, **search)
+                for prediction in of.predict(inputs, max_length=5, trace=False, **search)
             ]
             for name, search in SEARCHES.items()
         }
@@ -202,14 +210,34 @@ def shrunk(settings: Any) -> Any:
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset(name: str, corpus: Path, tmp_path: Path) -> None:
     asked = spell_out(read_preset(name))
-    data = corpus
+    data, inputs = corpus, INPUTS
+    kind = asked.get("sources", {}).get("source", {}).get("modality", {}).get("kind", "text")
+    if kind != "text":
+        data = files_of(kind, tmp_path)
+        inputs = [str(tmp_path / line.split("\t")[0]) for line in data.read_text(encoding="utf-8").splitlines()[:2]]
     if asked.get("sources") == {}:  # a language model: text alone
         data = tmp_path / "text.txt"
         data.write_text(corpus.read_text(encoding="utf-8").replace("\t", " "), encoding="utf-8")
     over = {key: value for key, value in shrunk(asked).items() if key not in ("preset", "reference", "training")}
     chosen = plan(data, preset=name, settings=merge(over, {"training": TRAINING}))
     assert chosen.system.recipe.preset == name and chosen.system.recipe.reference
-    trains_and_says_the_same_after_loading(chosen.system, chosen, tmp_path / "run")
+    trains_and_says_the_same_after_loading(chosen.system, chosen, tmp_path / "run", inputs)
+
+
+def files_of(kind: str, folder: Path) -> Path:
+    """Forty small files of noise, and a letter for each."""
+    chance = np.random.default_rng(1)
+    lines = []
+    for index in range(40):
+        name = f"{index}.{'png' if kind == 'image' else 'wav'}"
+        if kind == "image":
+            Image.fromarray(chance.integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(folder / name)
+        else:
+            soundfile.write(folder / name, chance.normal(0, 0.1, 800 + 20 * index), 8000)
+        lines.append(f"{name}\t{'abcd'[index % 4]}")
+    path = folder / "files.tsv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
 
 
 def test_presets_are_whole() -> None:
