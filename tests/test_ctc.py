@@ -57,15 +57,15 @@ def test_it_sums_over_every_path_that_says_the_target() -> None:
         length = int(memory.mask[row].sum())
         paths = [path for path in itertools.product(range(6), repeat=length) if said(path) == target]
         totals = [sum(log_probs[row, t, token] for t, token in enumerate(path)) for path in paths]
-        wanted -= float(torch.logsumexp(torch.stack(totals), 0))  # type: ignore[arg-type]
-    assert float(summed_ctc(model, memory, batch_of(targets))) == pytest.approx(wanted, rel=1e-5)
+        wanted -= torch.logsumexp(torch.stack(totals), 0).item()  # type: ignore[arg-type]
+    assert summed_ctc(model, memory, batch_of(targets)).item() == pytest.approx(wanted, rel=1e-5)
 
 
 def test_rows_with_too_few_states_add_nothing_and_are_counted() -> None:
     model, memory, targets = listening(), memory_of([4, 2]), [[4, 5], [4, 4]]
     alone = Memory(memory.states[:1], memory.mask[:1])
     both = summed_ctc(model, memory, batch_of(targets))
-    assert float(both) == pytest.approx(float(summed_ctc(model, alone, batch_of(targets[:1]))))
+    assert both.item() == pytest.approx(summed_ctc(model, alone, batch_of(targets[:1])).item())
     both.backward()
     assert model.ctc is not None and model.ctc.weight.grad is not None and model.ctc.weight.grad.isfinite().all()
     assert [needed_states(target) for target in targets] == [2, 3]
@@ -81,7 +81,7 @@ def test_padding_is_invisible() -> None:
         torch.cat([rubbish, torch.full((2, 3, 5), 9.0)], 1), torch.cat([memory.mask, memory.mask[:, :3] & False], 1)
     )
     first, second = (summed_ctc(model, one, batch_of(targets)) for one in (memory, longer))
-    assert float(first) == pytest.approx(float(second), rel=1e-6)
+    assert first.item() == pytest.approx(second.item(), rel=1e-6)
 
 
 @pytest.mark.parametrize(("layouts", "word"), [([], "none"), (["sequence"] * 2, "several"), (["picture"], "a picture")])
