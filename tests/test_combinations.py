@@ -15,7 +15,6 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import soundfile
-from PIL import Image
 
 from dragoman.building import build_model
 from dragoman.config import ConfigError, merge
@@ -98,6 +97,7 @@ def switches(decoder: str) -> Iterator[tuple[tuple[str, Any], ...]]:
 CASES = [
     Case(encoder, decoder, chosen)
     for encoder in kinds("encoder")
+    if part("encoder", encoder).reads == "sequence"  # pictures: tests/test_captions.py
     for decoder in kinds("decoder")
     for chosen in switches(decoder)
 ]
@@ -111,8 +111,6 @@ def refusal(case: Case) -> str | None:
         return "input_feeding .* needs context = 'attention' and timing = 'after'"
     if settings.get("selection") == "hard" and context != "attention":
         return "selection = 'hard' .* needs context = 'attention'"
-    if part("encoder", case.encoder).reads == "picture":
-        return "reads a picture, but the text modality"
     if getattr(part("decoder", case.decoder), "reads_source", False):  # one network over source and target
         return None if case.encoder == "identity" else "needs encoder.kind = 'identity'"
     encoder = part("encoder", case.encoder)
@@ -207,37 +205,43 @@ def shrunk(settings: Any) -> Any:
     return result
 
 
+def pictures(folder: Path) -> tuple[Path, list[str]]:
+    """A table of small pictures with captions, and two of the pictures."""
+    from PIL import Image
+
+    files = [folder / f"{number}.png" for number in range(30)]
+    for number, file in enumerate(files):
+        Image.new("RGB", (8 + number % 9, 16), (8 * number, 100, 50)).save(file)
+    table = folder / "captions.tsv"
+    table.write_text("".join(f"{file.name}\tpicture {number}\n" for number, file in enumerate(files)))
+    return table, [str(file) for file in files[:2]]
+
+
+def recordings(folder: Path) -> tuple[Path, list[str]]:
+    """A table of short noises with a letter for each, and two of the recordings."""
+    chance, files = np.random.default_rng(1), [folder / f"{number}.wav" for number in range(40)]
+    for number, file in enumerate(files):
+        soundfile.write(file, chance.normal(0, 0.1, 800 + 20 * number), 8000)
+    table = folder / "sounds.tsv"
+    table.write_text("".join(f"{file.name}\t{'abcd'[number % 4]}\n" for number, file in enumerate(files)))
+    return table, [str(file) for file in files[:2]]
+
+
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset(name: str, corpus: Path, tmp_path: Path) -> None:
     asked = spell_out(read_preset(name))
     data, inputs = corpus, INPUTS
-    kind = asked.get("sources", {}).get("source", {}).get("modality", {}).get("kind", "text")
-    if kind != "text":
-        data = files_of(kind, tmp_path)
-        inputs = [str(tmp_path / line.split("\t")[0]) for line in data.read_text(encoding="utf-8").splitlines()[:2]]
     if asked.get("sources") == {}:  # a language model: text alone
         data = tmp_path / "text.txt"
         data.write_text(corpus.read_text(encoding="utf-8").replace("\t", " "), encoding="utf-8")
+    elif getattr(make_recipe(asked).sources["source"].modality, "size", None):  # pictures
+        data, inputs = pictures(tmp_path)
+    elif hasattr(make_recipe(asked).sources["source"].modality, "hop"):  # recordings
+        data, inputs = recordings(tmp_path)
     over = {key: value for key, value in shrunk(asked).items() if key not in ("preset", "reference", "training")}
     chosen = plan(data, preset=name, settings=merge(over, {"training": TRAINING}))
     assert chosen.system.recipe.preset == name and chosen.system.recipe.reference
     trains_and_says_the_same_after_loading(chosen.system, chosen, tmp_path / "run", inputs)
-
-
-def files_of(kind: str, folder: Path) -> Path:
-    """Forty small files of noise, and a letter for each."""
-    chance = np.random.default_rng(1)
-    lines = []
-    for index in range(40):
-        name = f"{index}.{'png' if kind == 'image' else 'wav'}"
-        if kind == "image":
-            Image.fromarray(chance.integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(folder / name)
-        else:
-            soundfile.write(folder / name, chance.normal(0, 0.1, 800 + 20 * index), 8000)
-        lines.append(f"{name}\t{'abcd'[index % 4]}")
-    path = folder / "files.tsv"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
 
 
 def test_presets_are_whole() -> None:

@@ -26,7 +26,8 @@ SETTINGS: dict[str, Any] = {
     },
     "training": {
         "threads": 1, "loaders": 0, "batch_tokens": 384, "max_updates": 300, "max_epochs": None, "validate_every": 150,
-        "average": 1, "ctc": 0.3, "label_smoothing": 0.0, "optim": {"learning_rate": 1e-2, "schedule": "cosine", "warmup": 20},
+        "average": 1, "ctc": 0.3, "label_smoothing": 0.0,
+        "optim": {"learning_rate": 1e-2, "schedule": "cosine", "warmup": 20},
     },
     "search": {"beam": 1},
 }  # fmt: skip
