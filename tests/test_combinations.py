@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pytest
+import soundfile
 
 from dragoman.building import build_model
 from dragoman.config import ConfigError, merge
@@ -28,6 +30,7 @@ WIDTH = 16  # of token vectors, encoder states and decoder alike: dot, scaled_do
 SIZES = {"width": WIDTH, "embedding": WIDTH, "feed_forward": WIDTH, "layers": 1, "heads": 2}
 SPECIAL: dict[str, dict[str, Any]] = {
     "rnn": {"width": WIDTH // 2},  # of one direction of two
+    "pyramid": {"width": WIDTH // 2, "layers": 2},  # as there; the second halves
     "conv": {"norm": "batch"},  # its running statistics are saved too
 }
 TRAINING = {"threads": 1, "batch_tokens": 128, "max_updates": 3, "log_every": 1, "average": 1}
@@ -214,6 +217,16 @@ def pictures(folder: Path) -> tuple[Path, list[str]]:
     return table, [str(file) for file in files[:2]]
 
 
+def recordings(folder: Path) -> tuple[Path, list[str]]:
+    """A table of short noises with a letter for each, and two of the recordings."""
+    chance, files = np.random.default_rng(1), [folder / f"{number}.wav" for number in range(40)]
+    for number, file in enumerate(files):
+        soundfile.write(file, chance.normal(0, 0.1, 800 + 20 * number), 8000)
+    table = folder / "sounds.tsv"
+    table.write_text("".join(f"{file.name}\t{'abcd'[number % 4]}\n" for number, file in enumerate(files)))
+    return table, [str(file) for file in files[:2]]
+
+
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset(name: str, corpus: Path, tmp_path: Path) -> None:
     asked = spell_out(read_preset(name))
@@ -223,6 +236,8 @@ def test_every_preset(name: str, corpus: Path, tmp_path: Path) -> None:
         data.write_text(corpus.read_text(encoding="utf-8").replace("\t", " "), encoding="utf-8")
     elif getattr(make_recipe(asked).sources["source"].modality, "size", None):  # pictures
         data, inputs = pictures(tmp_path)
+    elif hasattr(make_recipe(asked).sources["source"].modality, "hop"):  # recordings
+        data, inputs = recordings(tmp_path)
     over = {key: value for key, value in shrunk(asked).items() if key not in ("preset", "reference", "training")}
     chosen = plan(data, preset=name, settings=merge(over, {"training": TRAINING}))
     assert chosen.system.recipe.preset == name and chosen.system.recipe.reference

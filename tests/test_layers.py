@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "config", "types", "contracts", "parts", "files", "memory", "threads"),
     ("modalities", "nn", "data"),
     ("nn.model", "search", "data.batching"),
-    ("training", "metrics", "pictures", "overlays"),
+    ("training", "metrics", "pictures", "overlays", "overlays_sound"),
     (
         "system",
         "export",
@@ -46,6 +46,7 @@ LIGHT = (
     "metrics",
     "pictures",
     "overlays",
+    "overlays_sound",
     "cli",
     "data.reading",
     "data.audit",

@@ -321,10 +321,12 @@ def score(
 @app.command()
 def inspect(
     run: Run,
-    text: Annotated[str, typer.Argument(help="one input: a text, or the path of a picture")],
+    text: Annotated[str, typer.Argument(help="one input: a text, or the path of a picture or recording")],
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="where the drawing goes", show_default="alignment.svg; of a picture .png"),
+        typer.Option(
+            "-o", "--out", help="where the drawing goes", show_default="alignment.svg; of a picture or recording .png"
+        ),
     ] = None,
     beam: Beam = None,
     device: Device = "auto",

@@ -1,4 +1,4 @@
-"""Where a model looked, drawn as its source is: text beside text, light over a picture. One file an input."""
+"""Where a model looked, drawn as its source is: text beside text, light over a picture, bands below a sound."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ import numpy as np
 
 from dragoman.errors import UserError
 from dragoman.overlays import over_picture
+from dragoman.overlays_sound import over_spectrogram
 from dragoman.pictures import alignment_svg
 
 if TYPE_CHECKING:
     from dragoman.predictions import Prediction
     from dragoman.system import System
 
-SUFFIXES = {"image": ".png"}  # of what is drawn over a source of this kind; others are drawn as text, .svg
+SUFFIXES = {
+    "image": ".png",
+    "speech": ".png",
+}  # of what is drawn over a source of this kind; others are drawn as text, .svg
 
 
 def draw(system: System, prediction: Prediction, out: Path | None) -> tuple[Path, bytes | str]:
@@ -41,9 +45,11 @@ def draw(system: System, prediction: Prediction, out: Path | None) -> tuple[Path
 
 def _over(system: System, prediction: Prediction, name: str, weights: np.ndarray) -> Any:
     axis, source = prediction.axes[name], prediction.source
-    assert axis.grid is not None
     seen = system.modalities[name].tensor(source if isinstance(source, str) else source[name]).numpy()
     stride = int(system.model.encoders[name].stride)  # type: ignore[arg-type]
+    if axis.seconds is not None:
+        return over_spectrogram(seen, weights, prediction.tokens, axis.seconds / stride, axis.seconds)
+    assert axis.grid is not None
     return over_picture(seen, weights, axis.grid, prediction.tokens, stride=stride)
 
 
