@@ -24,16 +24,16 @@ PITCH = {
 }
 
 
-def dial(digits: str, chance: np.random.Generator) -> np.ndarray:
+def dial(digits: str, chance: np.random.Generator, slowness: float | None = None) -> np.ndarray:
     """(N,) the sound of a number, between -1 and 1."""
-    speed = chance.uniform(0.7, 1.4)
+    slow = chance.uniform(0.7, 1.4) if slowness is None else slowness
     loudness = chance.uniform(0.15, 0.4)
     pieces = [np.zeros(int(RATE * chance.uniform(0.01, 0.06)))]
     for digit in digits:
-        times = np.arange(int(RATE * speed * chance.uniform(0.05, 0.09))) / RATE
+        times = np.arange(int(RATE * slow * chance.uniform(0.05, 0.09))) / RATE
         fade = np.minimum(1.0, np.minimum(times, times[::-1]) / 0.004)  # no clicks
         tones = sum(np.sin(2 * np.pi * (pitch * times + chance.random())) for pitch in PITCH[digit])
-        pieces += [loudness * fade * tones, np.zeros(int(RATE * speed * chance.uniform(0.03, 0.07)))]
+        pieces += [loudness * fade * tones, np.zeros(int(RATE * slow * chance.uniform(0.03, 0.07)))]
     sound = np.concatenate(pieces)
     noise = np.repeat(chance.standard_normal(len(sound) // 4 + 1), 4)[: len(sound)]  # duller than white: packs well
     return np.clip(sound + chance.uniform(0.002, 0.01) * noise, -1, 1)

@@ -178,8 +178,8 @@ def plan(
     system = System(recipe, modalities, target, model, limits)
     if recipe.training.ctc:
         (source,) = lengths.values()
-        stride = next(iter(model.encoders.values())).stride
-        states = [-(-length // stride) for length in source]  # type: ignore[operator]
+        stride = int(next(iter(model.encoders.values())).stride)  # type: ignore[arg-type]
+        states = [-(-length // stride) for length in source]
         reasons += describe_ctc(recipe.training.ctc, states, [target.encode(example.target) for example in data.train])
     reasons += take_published(recipe, model)
     transfers = origins.apply(system)

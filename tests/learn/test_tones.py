@@ -18,14 +18,14 @@ from dragoman.workflow import evaluate, train
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "tones"
 SETTINGS: dict[str, Any] = {
     "target": {"tokenizer": {"kind": "characters"}},
-    "source": {"kind": "speech", "hop": 0.02, "window": 0.04, "mels": 24},
+    "source": {"kind": "speech", "normalise": "global", "hop": 0.02, "window": 0.04},
     "encoder": {"kind": "pyramid", "cell": "gru", "width": 24, "layers": 2},
     "decoder": {
         "kind": "rnn", "cell": "gru", "width": 48, "embedding": 24, "tie_embeddings": False,
         "attention": {"kind": "location", "kernel": 5, "filters": 4},
     },
     "training": {
-        "threads": 1, "loaders": 0, "batch_tokens": 384, "max_updates": 300, "max_epochs": None, "validate_every": 150,
+        "threads": 1, "loaders": 0, "batch_tokens": 384, "max_updates": 240, "max_epochs": None, "validate_every": 120,
         "average": 1, "ctc": 0.3, "label_smoothing": 0.0,
         "optim": {"learning_rate": 1e-2, "schedule": "cosine", "warmup": 20},
     },
@@ -50,7 +50,7 @@ def dialled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         lines = ["sound\tdigits"]
         for index, digits in enumerate(numbers * times):
             name = f"{side}{index}.wav"
-            soundfile.write(folder / name, tones.dial(digits, chance), tones.RATE)
+            soundfile.write(folder / name, tones.dial(digits, chance, slowness=1.2), tones.RATE)
             lines.append(f"{name}\t{digits}")
         (folder / f"{side}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder / "train.tsv", folder / "dev.tsv"
