@@ -140,7 +140,6 @@ def test_settings_that_contradict_each_other_are_named(overrides: list[str], nam
         ({"decoder": {"context": "initial", "bridge": "zero"}}, "decoder.context"),
         ({"share_vocabulary": True, "share_embeddings": True, "source": {"embedding": 8}}, "decoder.embedding"),
         ({"sources": {"picture": {}}}, "picture"),
-        ({"sources": {"word": {}}, "data": {"source": {"word": 1}}}, "word"),
         ({"data": {"format": "text"}}, "lm-rnn"),
     ],
 )

@@ -28,7 +28,7 @@ def fails(law: Any, case: Any) -> None:
 
 
 def test_a_forgotten_attention_mask(monkeypatch) -> None:
-    def unmasked(self, query, prepared):
+    def unmasked(self, query, prepared, previous=None):
         weights = torch.softmax(self.score(query, prepared["keys"]), dim=-1)
         return Attended(torch.bmm(weights, prepared["values"]), weights[:, :, None])
 
@@ -39,7 +39,7 @@ def test_a_forgotten_attention_mask(monkeypatch) -> None:
 
 
 def test_a_mask_applied_after_the_softmax(monkeypatch) -> None:
-    def late(self, query, prepared):
+    def late(self, query, prepared, previous=None):
         weights = torch.softmax(self.score(query, prepared["keys"]), dim=-1)
         weights = weights.masked_fill(prepared["padding"][:, None], 0.0)
         return Attended(torch.bmm(weights, prepared["values"]), weights[:, :, None])

@@ -53,7 +53,7 @@ SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any], int, dict[str, Any]]] =
     "conv": (CONV, CONV, 140, {}),
     "transformer to rnn": (transformer(1), rnn(), 260, {}),
     "conv to rnn": (CONV, rnn(), 160, {}),
-    "rnn to transformer": (BOTH_WAYS, transformer(2), 300, STEADY),
+    "rnn to transformer": (BOTH_WAYS, transformer(2), 350, STEADY),
 }
 
 
