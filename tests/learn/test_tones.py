@@ -25,7 +25,7 @@ SETTINGS: dict[str, Any] = {
         "attention": {"kind": "location", "kernel": 5, "filters": 4},
     },
     "training": {
-        "threads": 1, "loaders": 0, "batch_tokens": 384, "max_updates": 240, "max_epochs": None, "validate_every": 120,
+        "threads": 1, "loaders": 0, "batch_tokens": 384, "max_updates": 140, "max_epochs": None, "validate_every": 140,
         "average": 1, "ctc": 0.3, "label_smoothing": 0.0,
         "optim": {"learning_rate": 1e-2, "schedule": "cosine", "warmup": 20},
     },
