@@ -121,11 +121,16 @@ class Halving(nn.Module):
 
 
 class Compact(nn.Module):
-    """For small pictures and a CPU: a residual block a stage; as many stages halve the picture as the stride needs."""
+    """For small pictures and a CPU: a residual block a stage; as many stages halve the picture as the stride needs.
+
+    The first convolution sees every pixel: in small pictures edges and corners are a few pixels large.
+    """
 
     def __init__(self, enter: int, channels: Sequence[int], stride: int) -> None:
         super().__init__()
         self.width = channels[-1]
+        self.conv1, self.bn1 = convolution(enter, channels[0], 3), PictureNorm(channels[0])
+        enter = channels[0]
         layers: list[nn.Module] = []
         for index, width in enumerate(channels):
             if index < stride.bit_length() - 1:
@@ -137,6 +142,7 @@ class Compact(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """x (B, C, H, W), zero on padding → (B, width, H', W') and its mask."""
+        x = torch.relu(self.bn1(self.conv1(x), mask))
         for layer in self.layers:
             x, mask = layer(x, mask)
         return x, mask
