@@ -48,7 +48,7 @@ def over_picture(
     factor = max(1, -(-PANEL // max(height, width)))
     whole = (rows * stride, columns * stride) if stride else (height, width)
     large = np.kron(picture, np.ones((factor, factor, 1), dtype=np.uint8))  # pixels stay pixels
-    panels = [(title or "the picture", f"{width} × {height}", large)]
+    panels = [(title or "the picture", f"{width} by {height} pixels", large)]
     for token, row in zip(tokens, weights, strict=True):
         looked = smooth(row.reshape(rows, columns), whole[0] * factor, whole[1] * factor)
         looked = looked[: height * factor, : width * factor]
