@@ -361,7 +361,7 @@ def parts(
 
 
 def main() -> None:
-    """Exit codes: 0 done, 1 a fault of the program, 2 a mistake in the call, config or data."""
+    """Exit codes: 0 done, 1 a fault of the program or of some inputs, 2 a mistake in the call, config or data."""
     from dragoman.errors import UserError
     from dragoman.memory import keep_pages
     from dragoman.threads import sleep_soon

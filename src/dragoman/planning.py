@@ -22,7 +22,7 @@ from dragoman.errors import UserError
 from dragoman.modalities.text import Text
 from dragoman.parts import kind_of, part
 from dragoman.predictions import Lengths
-from dragoman.recipe import Recipe, ask, make_recipe
+from dragoman.recipe import Recipe, ask, make_recipe, without_kindless
 from dragoman.system import System
 from dragoman.training.freezing import find_frozen
 from dragoman.training.objective import check_attention
@@ -125,7 +125,7 @@ def plan(
 ) -> Plan:
     """Read the data, fit the tokenisers, settle every setting, build the model."""
     said = ask(preset, config, settings)
-    first = make_recipe(said.for_reading())
+    first = make_recipe(without_kindless(said.merged))
     data = read_data(train, dev, test, first.reading, said.kinds())
     names = list(data.train[0].sources)
     if not names and not first.is_language_model:
@@ -134,11 +134,11 @@ def plan(
         )
     kinds = data.kinds
     asked = said.for_sources(kinds)
-    first = make_recipe(asked)
+    first = make_recipe(without_kindless(asked))
     reasons: list[str] = []
     origins = Origins(first.init, names)
     if asked["preset"] == "auto":
-        first = make_recipe(merge(origins.settings(), asked))
+        first = make_recipe(merge(origins.settings(), without_kindless(asked)))
     modalities, target = _fit(first, data, names, reasons, origins)
     lengths = {name: [m.length(example.sources[name]) for example in data.train] for name, m in modalities.items()}
     shape = _shape(modalities, lengths, target, data)

@@ -166,22 +166,6 @@ class Settings:
     def merged(self) -> dict[str, Any]:
         return _over(self.preset, self.person) | {"preset": self.preset["preset"]}
 
-    def for_reading(self) -> dict[str, Any]:
-        """All that counts before the data is read: a part whose kind nobody named may be of any."""
-        merged = self.merged
-        if not isinstance(merged.get("sources"), Mapping):
-            return merged
-        sources = {}
-        for name, tables in merged["sources"].items():
-            if not isinstance(tables, Mapping):
-                return merged
-            sources[name] = {
-                part: table
-                for part, table in tables.items()
-                if part not in SourceConfig.model_fields or not isinstance(table, Mapping) or "kind" in table
-            }
-        return merged | {"sources": sources}
-
     def kinds(self) -> dict[str, str]:
         """The modalities of sources, as far as they are said."""
         named = self.merged.get("sources", {})
@@ -218,6 +202,22 @@ class Settings:
                     table = merge(table, layer.get("sources", {}).get(name, {}))
             sources[name] = merge(table, {"modality": {"kind": kind}})
         return self.merged | {"sources": sources}
+
+
+def without_kindless(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as far as they can be checked before all is settled: a part whose kind nobody named may be of any."""
+    named = settings.get("sources")
+    if not isinstance(named, Mapping) or not all(isinstance(tables, Mapping) for tables in named.values()):
+        return dict(settings)
+
+    def is_open(part: str, table: Any) -> bool:
+        return part in SourceConfig.model_fields and isinstance(table, Mapping) and "kind" not in table
+
+    sources = {
+        name: {part: table for part, table in tables.items() if not is_open(part, table)}
+        for name, tables in named.items()
+    }
+    return dict(settings) | {"sources": sources}
 
 
 def _kind(layer: Mapping[str, Any], name: str) -> str | None:

@@ -17,7 +17,6 @@ from dragoman.config import explain
 from dragoman.contracts import Modality
 from dragoman.data.batching import Column, Encoded, TensorColumn
 from dragoman.data.examples import SOURCE, Example, tidy
-from dragoman.data.media import MediaError
 from dragoman.data.running import RunningText
 from dragoman.data.stored import Cache, FileColumn, Pending
 from dragoman.data.tokenizers import Tokenizer
@@ -113,8 +112,8 @@ class System:
         for row in live:
             try:
                 lengths[row] = max((len(tensor) for tensor in tensors[row].values()), default=0)
-            except (UserError, MediaError) as error:
-                found[row] = self._broken(sources[row], raws[row], error)
+            except UserError as error:
+                found[row] = replace(self._empty(sources[row]), error=str(error))
         order = sorted(lengths, key=lambda row: lengths[row])
         if self.is_language_model and prefix is not None:
             order = sorted(live, key=lambda row: len(prefix[row]))
@@ -125,8 +124,8 @@ class System:
             for row in order[begin : begin + batch]:
                 try:
                     loaded[row] = _read(tensors[row])
-                except (UserError, MediaError) as error:
-                    found[row] = self._broken(sources[row], raws[row], error)
+                except UserError as error:
+                    found[row] = replace(self._empty(sources[row]), error=str(error))
             rows = list(loaded)
             forced = None if prefix is None else [self.target.encode(prefix[row]) for row in rows]
             keys = [first + row for row in rows]
@@ -183,12 +182,11 @@ class System:
 
     def encoded(self, examples: Sequence[Example], folder: Path | None = None) -> Encoded:
         """``folder``: of the run, where decoded files may be kept."""
-        cache = Cache.of(self.recipe.data.cache, folder)
         sources: dict[str, Column] = {}
         for name, modality in self.modalities.items():
             raws = [example.sources[name] for example in examples]
             sources[name] = (
-                FileColumn(modality, raws, cache)
+                FileColumn(modality, raws, Cache.of(self.recipe.data.cache, folder and folder / "cache" / name))
                 if modality.is_file
                 else TensorColumn([modality.tensor(raw) for raw in raws], modality.collate)
             )
@@ -379,14 +377,6 @@ class System:
 
     def _empty(self, source: Raw) -> Prediction:
         return Prediction(source, (Output("", 0.0, 0.0, (), (), True, None),))
-
-    def _broken(self, source: Raw, raw: Mapping[str, str], error: Exception) -> Prediction:
-        """A sentence that names the file; a medium's own error has the reason alone."""
-        files = [raw[name] for name, modality in self.modalities.items() if modality.is_file]
-        told = str(error)
-        if not any(told.startswith(f"{path}:") for path in files):
-            told = f"{', '.join(files)}: {told}"
-        return replace(self._empty(source), error=told)
 
 
 def _read(tensors: Mapping[str, Tensor | Pending]) -> dict[str, Tensor]:

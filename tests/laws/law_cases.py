@@ -26,6 +26,7 @@ ENCODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"width": 12, "channels": (4, 6, 5), "stride": 2, "positions": "learned", "max_positions": 12},
         {"width": 12, "network": "resnet18", "stride": 8, "positions": "none"},
         {"width": 12, "network": "resnet50", "stride": 4},
+    ],
     "pyramid": [
         *({"cell": cell, "layers": 3, "width": 6} for cell in CELLS),
         {"layers": 3, "halvings": 1, "width": 6},

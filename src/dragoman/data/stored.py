@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +32,7 @@ Draw = tuple[int, int]  # (seed, epoch): with the row's number, what random chan
 
 
 class Cache:
-    """Decoded tensors in memory, up to ``limit`` bytes, or as files in ``folder``. Neither: nothing is kept."""
+    """Decoded tensors of one source, kept in memory up to ``limit`` bytes, or as files in ``folder``, or not at all."""
 
     def __init__(self, limit: float = 0, folder: Path | None = None) -> None:
         self.limit, self.folder = limit, folder
@@ -42,7 +42,7 @@ class Cache:
     @classmethod
     def of(cls, kind: CacheKind, folder: Path | None) -> Cache:
         if kind == "disk" and folder is not None:
-            return cls(folder=folder / "cache")
+            return cls(folder=folder)
         return cls({"auto": MEMORY, "memory": float("inf")}.get(kind, 0))
 
     def tensor(self, modality: Modality, raw: str) -> Tensor:
@@ -91,19 +91,17 @@ class FileColumn:
 
     @cached_property
     def lengths(self) -> list[int]:
-        return [self.modality.length(raw) for raw in self.raws]
+        return [len(Pending(self.modality, raw)) for raw in self.raws]
 
     def padded(self, rows: Sequence[int], draw: Draw | None = None) -> Padded:
         return self.modality.collate([self._tensor(row, draw) for row in rows])
 
     def _tensor(self, row: int, draw: Draw | None) -> Tensor:
         raw = self.raws[row]
-        try:
+        with named(raw):
             if draw is None or not self.modality.varies:
                 return self.cache.tensor(self.modality, raw)
             return self.modality.augmented(raw, np.random.default_rng([*draw, row]))
-        except MediaError as error:
-            raise UserError(f"{raw}: {error}") from None
 
     @property
     def stays_in_memory(self) -> bool:
@@ -127,7 +125,18 @@ class Pending:
 
     @cached_property
     def _length(self) -> int:
-        return self.modality.length(self.raw)
+        with named(self.raw):
+            return self.modality.length(self.raw)
 
     def read(self) -> Tensor:
-        return self.modality.tensor(self.raw)
+        with named(self.raw):
+            return self.modality.tensor(self.raw)
+
+
+@contextmanager
+def named(raw: str) -> Iterator[None]:
+    """A file that cannot be used, told with its name."""
+    try:
+        yield
+    except MediaError as error:
+        raise UserError(f"{raw or 'no path'}: {error}") from None

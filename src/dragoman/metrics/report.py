@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dragoman.errors import UserError
+from dragoman.metrics.classes import Confusion, confusion
 from dragoman.metrics.counting import METRICS, Counts, bits, counts, perplexity, words
 from dragoman.metrics.intervals import RESAMPLES, bootstrap, interval
 
@@ -45,6 +46,7 @@ class Report:
     scores: dict[str, Score]  # the headline first
     by_length: list[LengthRow] = field(default_factory=list)
     length_unit: str = "tokens"
+    confusion: Confusion | None = None  # where targets are few: classes
 
     @property
     def value(self) -> float:
@@ -71,6 +73,8 @@ class Report:
                 lines.append(
                     f"  {span:>{wide}}  {row.rows:>7,} rows  {row.value:8.2f}  [{row.low:.2f}, {row.high:.2f}]"
                 )
+        if self.confusion is not None:
+            lines += ["", *self.confusion.lines()]
         signatures = [f"  {score.label}: {score.signature}" for score in self.scores.values() if score.signature]
         return "\n".join([*lines, *(["", *signatures] if signatures else [])]) + "\n"
 
@@ -140,7 +144,9 @@ def evaluate(
     scores = _scores(tables, resamples, seed, labels, {name: table.signature for name, table in tables.items()})
     lengths = [] if source_lengths is None else by_length(tables[headline], source_lengths, 5, resamples, seed)
     total = sum(len(options) for options in references)
-    return Report(len(hypotheses), total, headline, {headline: scores[headline], **scores}, lengths, length_unit)
+    ranked = {headline: scores[headline], **scores}
+    classes = confusion(hypotheses, references)
+    return Report(len(hypotheses), total, headline, ranked, lengths, length_unit, classes)
 
 
 def evaluate_text(

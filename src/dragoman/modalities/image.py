@@ -94,6 +94,11 @@ class Image(Modality):
             pixels = np.ascontiguousarray(pixels[:, ::-1])
         return self._tensor(pixels)
 
+    @property
+    def varies(self) -> bool:
+        config = self.config
+        return any((config.shift, config.scale, config.brightness, config.contrast, config.flip))
+
     def length(self, raw: str) -> int:
         height, width = self.sizes(raw)
         return math.ceil(height / SIDE) * math.ceil(width / SIDE)

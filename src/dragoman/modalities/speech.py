@@ -158,6 +158,10 @@ class Speech(Modality):
         speed = self.config.speeds[int(chance.integers(len(self.config.speeds)))]
         return self._normalised(raw, self.frames(raw, speed))
 
+    @property
+    def varies(self) -> bool:
+        return set(self.config.speeds) != {1.0}
+
     def length(self, raw: str) -> int:
         found = probe(raw, "speech")
         return frame_count(-(-found.frames * self.rate // found.rate), self.hop)

@@ -1,0 +1,183 @@
+"""Several sources, from the command line and from Python: learnt, saved, loaded, predicted, measured."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dragoman.config import ConfigError
+from dragoman.errors import UserError
+from dragoman.planning import plan
+from dragoman.system import System
+from dragoman.workflow import evaluate, train
+
+COLOURS = ("red", "green", "blue", "grey")
+NAMES = ("ann", "bob", "cid", "dan")
+SMALL: dict[str, Any] = {
+    "source": {"embedding": 16, "dropout": 0.0, "tokenizer": {"kind": "words"}},
+    "encoder": {"width": 16},
+    "decoder": {"width": 32, "embedding": 16, "dropout": 0.0},
+    "training": {"threads": 1, "batch_tokens": 256, "max_updates": 300, "average": 1, "validate_every": 100},
+}
+
+
+def rows(count: int, seed: int = 0) -> list[tuple[str, str, str]]:
+    """A story tells who has which colour, the question asks for one of them: neither alone gives the answer."""
+    chance = random.Random(seed)
+    found: dict[tuple[str, str, str], None] = {}
+    while len(found) < count:
+        people = chance.sample(NAMES, 2)
+        colours = chance.sample(COLOURS, 2)
+        asked = chance.randrange(2)
+        story = " ".join(f"{name} {colour}" for name, colour in zip(people, colours, strict=True))
+        found[story, f"what has {people[asked]}", colours[asked]] = None
+    return list(found)
+
+
+def write(path: Path, table: list[tuple[str, str, str]], header: str = "story\tquestion\tanswer") -> Path:
+    lines = [header] * bool(header) + ["\t".join(row) for row in table]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The run and its file."""
+    place = tmp_path_factory.mktemp("sources")
+    file = write(place / "qa.tsv", rows(230))
+    data = {"source": ["story", "question"], "target": "answer"}
+    train(file, out=place / "run", settings=SMALL | {"data": data})
+    return place / "run", file
+
+
+def test_an_answer_that_needs_both_sources_is_learnt(asked: tuple[Path, Path]) -> None:
+    system = System.load(asked[0])
+    assert list(system.modalities) == ["story", "question"]
+    found = json.loads((asked[0] / "evaluation.json").read_text())
+    assert found["scores"]["exact"]["value"] > 90, "a model that sees one source alone gets about half"
+    assert found["confusion"]["labels"] == sorted(COLOURS)
+    assert found["confusion"]["accuracy"] == pytest.approx(found["scores"]["exact"]["value"])
+
+
+def test_predictions_say_which_source_a_position_belongs_to(asked: tuple[Path, Path]) -> None:
+    system = System.load(asked[0])
+    source = {"story": "ann red bob blue", "question": "what has bob"}
+    (prediction,) = system.predict([source])
+    assert prediction.text == system(source)
+    told = prediction.to_json()
+    spans = [(one["name"], one["kind"], one["begin"], one["end"]) for one in told["sources"]]
+    first = len(prediction.axes["story"].labels)
+    assert spans == [("story", "text", 0, first), ("question", "text", first, len(prediction.labels))]
+    assert prediction.attention is not None and prediction.attention.shape[-1] == len(prediction.labels)
+    assert np.allclose(prediction.attention.sum(-1), 1, atol=1e-4)
+    # in a batch with longer and shorter ones it is the same
+    others = [{"story": "ann red", "question": "what has ann"}, source, {"story": "x " * 9, "question": "who"}]
+    assert np.allclose(system.predict(others)[1].attention, prediction.attention, atol=1e-5)
+    assert system.predict([source], maps=True)[0].self_attention is None
+    with pytest.raises(UserError, match="story, question"):
+        system("ann red bob blue")
+
+
+def test_the_command_line_reads_tables_and_json(asked: tuple[Path, Path], call: Any, tmp_path: Path) -> None:
+    run, file = asked
+    table = rows(12, seed=3)
+    expected = [one.text for one in System.load(run).predict([{"story": s, "question": q} for s, q, _ in table])]
+    given = {
+        "header": "answer\tquestion\tstory\n" + "".join(f"{a}\t{q}\t{s}\n" for s, q, a in table),
+        "plain": "".join(f"{s}\t{q}\n" for s, q, _ in table),
+        "json": "".join(json.dumps({"question": q, "story": s}) + "\n" for s, q, _ in table),
+    }
+    for name, text in given.items():
+        answer = call("predict", run, "-", stdin=text.encode())
+        assert answer.code == 0 and answer.lines == expected, name
+    broken = given["plain"].splitlines()
+    broken[2:2] = ["one column only", ""]
+    answer = call("predict", run, stdin="\n".join(broken).encode())
+    assert answer.code == 1 and answer.lines == [*expected[:2], "", "", *expected[2:]]
+    assert "standard input:3: 1 column, but the run reads story, question" in answer.err
+    measured = json.loads(call("evaluate", run, file, "--json").out)
+    assert measured["rows"] == 230 and measured["confusion"]["accuracy"] > 90
+    renamed = write(tmp_path / "other.tsv", table, "s\tq\ta")
+    assert call("evaluate", run, renamed, "--source", "s", "--source", "q", "--target", "a").code == 0
+    assert "give a column for each" in call("score", run, renamed, "--source", "s", "--target", "a").err
+    scored = call("score", run, renamed, "--source", "s", "--source", "q", "--target", "a")
+    assert scored.code == 0 and len(scored.lines) == len(table)
+
+
+def test_sources_can_be_configured_apart_and_have_defaults(tmp_path: Path) -> None:
+    file = write(tmp_path / "qa.tsv", rows(60))
+    settings = {
+        "sources": {"question": {"encoder": {"kind": "transformer", "width": 24, "heads": 2, "layers": 1}}},
+        "data": {"source": ["story", "question"], "target": "answer"},
+        "training": {"threads": 1},
+    }
+    system = plan(file, settings=settings).system
+    kinds = [type(encoder).__name__ for encoder in system.model.encoders.values()]
+    assert kinds == ["RNN", "Transformer"]
+    with_preset = plan(file, preset="bahdanau2015", settings={"data": settings["data"]}).system
+    assert [source.encoder.cell for source in with_preset.recipe.sources.values()] == ["gru", "gru"]  # type: ignore[attr-defined]
+    shared = plan(file, settings={"data": settings["data"], "share_vocabulary": True, "share_embeddings": True}).system
+    tables = {id(shared.model.frontends[name].embedding.weight) for name in ("story", "question")}  # type: ignore[union-attr]
+    assert tables == {id(shared.model.decoder.embedding.weight)}  # type: ignore[union-attr]
+    named = plan(file, settings={"sources": {"story": {}, "question": {}}, "data": {"target": "answer"}}).system
+    assert list(named.modalities) == ["story", "question"], "columns of these names"
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"decoder": {"kind": "concat"}, "encoder": {"kind": "identity"}}, "one source, not story, question"),
+        ({"sources": {"stori": {"encoder": {"width": 8}}}}, "did you mean 'story'"),
+        (
+            {"data": {"source": {"keys": "story", "question": "question"}, "target": "answer"}},
+            "cannot be called 'keys'",
+        ),
+        (
+            {"sources": {"question": {"encoder": {"kind": "grid"}}}},
+            "sources.question.encoder.kind = 'grid' reads a pict",
+        ),
+    ],
+)
+def test_what_cannot_be_joined_is_refused(tmp_path: Path, settings: dict[str, Any], says: str) -> None:
+    file = write(tmp_path / "qa.tsv", rows(40))
+    data = {"source": ["story", "question"], "target": "answer"}
+    with pytest.raises(ConfigError) as caught:
+        plan(file, settings={"data": data} | settings)
+    assert says in str(caught.value)
+
+
+def test_one_source_has_no_mark_and_the_weights_it_had(tmp_path: Path) -> None:
+    """The pieces of a model with one source are drawn as before there were several: encoder first, then decoder."""
+    file = write(tmp_path / "qa.tsv", rows(40))
+    system = plan(file, settings={"data": {"source": "story", "target": "answer"}}).system
+    assert system.model.joined is None and list(system.modalities) == ["source"]
+    torch.manual_seed(system.recipe.training.seed)
+    frontend = system.modalities["source"].frontend()
+    assert torch.equal(frontend.embedding.weight, system.model.frontends["source"].embedding.weight)  # type: ignore[union-attr]
+
+
+def test_a_table_of_confusions_is_for_classes_alone() -> None:
+    from dragoman import metrics
+
+    gold = [["yes"], ["no"], ["no"], ["maybe so"]] * 5
+    report = metrics.evaluate(["yes", "no", "yes", "?"] * 5, gold, resamples=10)
+    assert report.confusion is not None
+    assert report.confusion.labels == ["maybe so", "no", "yes", "(other)"]
+    assert report.confusion.counts == [[0, 0, 0, 5], [0, 5, 5, 0], [0, 0, 5, 0]]
+    assert report.confusion.accuracy == 50 and "accuracy 50.00 %" in report.to_text()
+    assert metrics.evaluate(["a", "b"] * 4, [["a", "c"], ["b"]] * 4, resamples=10).confusion is None
+    assert metrics.evaluate(list("abcdefgh"), [[one] for one in "abcdefgh"], resamples=10).confusion is None
+
+
+def test_a_run_with_several_sources_is_measured_the_same_from_python(asked: tuple[Path, Path]) -> None:
+    from dragoman.data.reading import read
+
+    system = System.load(asked[0])
+    report = evaluate(system, read(asked[1], system.recipe.reading).examples)
+    assert report.confusion is not None and report.rows == 230
