@@ -7,12 +7,14 @@ unasked. Which combinations are illegal is written down here; each is refused wi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pytest
+import soundfile
 
 from dragoman.building import build_model
 from dragoman.config import ConfigError, merge
@@ -28,6 +30,7 @@ WIDTH = 16  # of token vectors, encoder states and decoder alike: dot, scaled_do
 SIZES = {"width": WIDTH, "embedding": WIDTH, "feed_forward": WIDTH, "layers": 1, "heads": 2}
 SPECIAL: dict[str, dict[str, Any]] = {
     "rnn": {"width": WIDTH // 2},  # of one direction of two
+    "pyramid": {"width": WIDTH // 2, "layers": 2},  # as there; the second halves
     "conv": {"norm": "batch"},  # its running statistics are saved too
 }
 TRAINING = {"threads": 1, "batch_tokens": 128, "max_updates": 3, "log_every": 1, "average": 1}
@@ -94,6 +97,7 @@ def switches(decoder: str) -> Iterator[tuple[tuple[str, Any], ...]]:
 CASES = [
     Case(encoder, decoder, chosen)
     for encoder in kinds("encoder")
+    if part("encoder", encoder).reads == "sequence"  # pictures: tests/test_captions.py
     for decoder in kinds("decoder")
     for chosen in switches(decoder)
 ]
@@ -142,7 +146,9 @@ def build(settled: Plan, settings: Mapping[str, Any]) -> System:
     )
 
 
-def trains_and_says_the_same_after_loading(system: System, settled: Plan, folder: Path) -> None:
+def trains_and_says_the_same_after_loading(
+    system: System, settled: Plan, folder: Path, inputs: Sequence[str] = INPUTS
+) -> None:
     def validate(model: Model) -> Scores:
         return Scores(1.0, 1.0, "made up", {})
 
@@ -158,7 +164,7 @@ def trains_and_says_the_same_after_loading(system: System, settled: Plan, folder
         return {
             name: [
                 [(output.tokens, output.score, output.log_probs) for output in prediction.outputs]
-                for prediction in of.predict(INPUTS, max_length=5, trace=False, **search)
+                for prediction in of.predict(inputs, max_length=5, trace=False, **search)
             ]
             for name, search in SEARCHES.items()
         }
@@ -199,17 +205,43 @@ def shrunk(settings: Any) -> Any:
     return result
 
 
+def pictures(folder: Path) -> tuple[Path, list[str]]:
+    """A table of small pictures with captions, and two of the pictures."""
+    from PIL import Image
+
+    files = [folder / f"{number}.png" for number in range(30)]
+    for number, file in enumerate(files):
+        Image.new("RGB", (8 + number % 9, 16), (8 * number, 100, 50)).save(file)
+    table = folder / "captions.tsv"
+    table.write_text("".join(f"{file.name}\tpicture {number}\n" for number, file in enumerate(files)))
+    return table, [str(file) for file in files[:2]]
+
+
+def recordings(folder: Path) -> tuple[Path, list[str]]:
+    """A table of short noises with a letter for each, and two of the recordings."""
+    chance, files = np.random.default_rng(1), [folder / f"{number}.wav" for number in range(40)]
+    for number, file in enumerate(files):
+        soundfile.write(file, chance.normal(0, 0.1, 800 + 20 * number), 8000)
+    table = folder / "sounds.tsv"
+    table.write_text("".join(f"{file.name}\t{'abcd'[number % 4]}\n" for number, file in enumerate(files)))
+    return table, [str(file) for file in files[:2]]
+
+
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset(name: str, corpus: Path, tmp_path: Path) -> None:
     asked = spell_out(read_preset(name))
-    data = corpus
+    data, inputs = corpus, INPUTS
     if asked.get("sources") == {}:  # a language model: text alone
         data = tmp_path / "text.txt"
         data.write_text(corpus.read_text(encoding="utf-8").replace("\t", " "), encoding="utf-8")
+    elif getattr(make_recipe(asked).sources["source"].modality, "size", None):  # pictures
+        data, inputs = pictures(tmp_path)
+    elif hasattr(make_recipe(asked).sources["source"].modality, "hop"):  # recordings
+        data, inputs = recordings(tmp_path)
     over = {key: value for key, value in shrunk(asked).items() if key not in ("preset", "reference", "training")}
     chosen = plan(data, preset=name, settings=merge(over, {"training": TRAINING}))
     assert chosen.system.recipe.preset == name and chosen.system.recipe.reference
-    trains_and_says_the_same_after_loading(chosen.system, chosen, tmp_path / "run")
+    trains_and_says_the_same_after_loading(chosen.system, chosen, tmp_path / "run", inputs)
 
 
 def test_presets_are_whole() -> None:

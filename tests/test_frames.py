@@ -129,6 +129,7 @@ def test_speeds_change_length_and_pitch_and_follow_the_given_chance(sounds: list
     first, again = (speech.augmented(raw, np.random.default_rng(3)) for _ in range(2))
     assert torch.equal(first, again)
     plain = Speech.fit(Speech.Config(), sounds, "voice")
+    assert speech.varies and not plain.varies
     assert torch.equal(plain.augmented(raw, np.random.default_rng(3)), plain.tensor(raw))
     slow, fast = (speech.frames(raw, speed)[5].argmax() for speed in (0.9, 1.1))
     assert slow < fast

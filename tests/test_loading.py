@@ -64,7 +64,9 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The run and its file."""
     place = tmp_path_factory.mktemp("clips")
     file = write_features(place, 60)
-    train(file, out=place / "run", settings=SMALL | {"training": SMALL["training"] | {"max_updates": 150}})
+    learning = {"max_updates": 150, "label_smoothing": 0.0, "optim": {"learning_rate": 1e-2, "warmup": 20}}
+    settings = SMALL | {"target": {"tokenizer": {"kind": "words"}}, "training": SMALL["training"] | learning}
+    train(file, out=place / "run", settings=settings)
     return place / "run", file
 
 
@@ -87,7 +89,7 @@ def test_any_number_of_loaders_trains_the_same_and_goes_on_exactly(tmp_path: Pat
         },
         "data": {"source": {"image": 1, "question": 2}, "target": 3, "dev_share": 0.2, "test_share": 0.0},
         "decoder": SMALL["decoder"],
-        "training": SMALL["training"] | {"max_updates": 6, "batch_tokens": 64},
+        "training": SMALL["training"] | {"max_updates": 7, "batch_tokens": 64},
     }
 
     def run(name: str, loaders: int, **more: Any) -> Path:
@@ -96,12 +98,11 @@ def test_any_number_of_loaders_trains_the_same_and_goes_on_exactly(tmp_path: Pat
         return tmp_path / name
 
     alone = run("none", 0)
-    assert same(alone, run("two", 2))
     seen: list[int] = []
-    run("stopped", 1, on_event=lambda e: seen.append(e.update) if isinstance(e, Stepped) else None,
-        should_stop=lambda: bool(seen) and seen[-1] >= 3)  # fmt: skip
-    assert max(seen) < 6
-    assert same(alone, run("stopped", 1)), "another number of loaders may go on with it, too"
+    run("stopped", 2, on_event=lambda e: seen.append(e.update) if isinstance(e, Stepped) else None,
+        should_stop=lambda: bool(seen) and seen[-1] >= 4)  # fmt: skip
+    assert 4 <= max(seen) < 7
+    assert same(alone, run("stopped", 0)), "another number of loaders may go on with it"
     system = System.load(alone)
     (prediction,) = system.predict([{"image": str(tmp_path / "1.png"), "question": "corner"}])
     picture = prediction.to_json()["sources"][0]

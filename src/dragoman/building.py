@@ -14,6 +14,7 @@ from dragoman.nn.joining import Joined
 from dragoman.nn.model import Model
 from dragoman.parts import kind_of, kinds, part
 from dragoman.recipe import Recipe
+from dragoman.training.ctc import check_head
 
 
 def build_model(recipe: Recipe, modalities: Mapping[str, Modality], target: Tokenizer) -> Model:
@@ -43,7 +44,11 @@ def build_model(recipe: Recipe, modalities: Mapping[str, Modality], target: Toke
                         f".embedding is {frontend.width} and decoder.embedding is {decoder.embedding.weight.shape[1]}"
                     )
                 frontend.embedding.weight = decoder.embedding.weight
-    return Model(frontends, encoders, decoder, joined)
+    model = Model(frontends, encoders, decoder, joined)
+    check_head([encoder.reads for encoder in encoders.values()], recipe.training.ctc)
+    if recipe.training.ctc and memory is not None:
+        model.ctc = torch.nn.Linear(memory.width, target.size)  # behind all others' draws
+    return model
 
 
 def _key(recipe: Recipe, name: str, what: str = "modality") -> str:

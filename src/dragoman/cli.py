@@ -321,15 +321,20 @@ def score(
 @app.command()
 def inspect(
     run: Run,
-    text: Annotated[str, typer.Argument(help="one input")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="where the picture (.svg) goes")] = Path("alignment.svg"),
+    text: Annotated[str, typer.Argument(help="one input: a text, or the path of a picture or recording")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--out", help="where the drawing goes", show_default="alignment.svg; of a picture or recording .png"
+        ),
+    ] = None,
     beam: Beam = None,
     device: Device = "auto",
 ) -> None:
     """Draw where the model looked for each token of the output that it returns."""
+    from dragoman.drawing import draw
     from dragoman.errors import UserError
     from dragoman.files import write_atomically
-    from dragoman.pictures import alignment_svg
     from dragoman.workflow import load
 
     system = load(run, device)
@@ -337,12 +342,9 @@ def inspect(
         raise UserError("an empty input has an empty output and nothing to draw; give some text")
     prediction = system.predict([text], beam=beam)[0]
     typer.echo(prediction.text)
-    if prediction.attention is None:
-        raise UserError(f"{run}: this model has no attention to draw")
-    weights = prediction.attention.mean(1)  # (T, S), the mean over maps
-    title = f"{text} → {prediction.text}"
-    write_atomically(out, alignment_svg(prediction.labels, prediction.tokens, weights, title))
-    typer.echo(f"picture: {out}", err=True)
+    place, drawn = draw(system, prediction, out)
+    write_atomically(place, drawn)
+    typer.echo(f"picture: {place}", err=True)
 
 
 @app.command()

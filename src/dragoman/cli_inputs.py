@@ -62,7 +62,7 @@ def _table(file: str, system: Any) -> Iterator[Input]:
         elif isinstance(found, str):
             yield Input(empty, f"{label}:{number}: {found}")
         else:
-            yield Input(found)
+            yield Input(found if len(found) > 1 else next(iter(found.values())))
 
 
 def _columns(system: Any) -> dict[str, str | int | None]:

@@ -22,8 +22,10 @@ from dragoman.errors import UserError
 from dragoman.modalities.text import Text
 from dragoman.parts import kind_of, part
 from dragoman.predictions import Lengths
+from dragoman.published import take_published
 from dragoman.recipe import Recipe, ask, make_recipe, without_kindless
 from dragoman.system import System
+from dragoman.training.ctc import describe_ctc
 from dragoman.training.freezing import find_frozen
 from dragoman.training.objective import check_attention
 from dragoman.transfer import Origins, Transfer
@@ -174,6 +176,12 @@ def plan(
         [min(len(target.encode(e.target)), recipe.max_tokens) + 1 for e in data.train],  # running text has longer lines
     )
     system = System(recipe, modalities, target, model, limits)
+    if recipe.training.ctc:
+        (source,) = lengths.values()
+        stride = next(iter(model.encoders.values())).stride
+        states = [-(-length // stride) for length in source]  # type: ignore[operator]
+        reasons += describe_ctc(recipe.training.ctc, states, [target.encode(example.target) for example in data.train])
+    reasons += take_published(recipe, model)
     transfers = origins.apply(system)
     reasons += [line for transfer in transfers for line in transfer.describe()]
     reasons += find_frozen(model, recipe.training.freeze).describe(recipe.training.freeze)

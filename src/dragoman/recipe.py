@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, field_validator, model_validator
-from torch.nn import ModuleDict
+from torch.nn import ModuleDict, ParameterDict
 
 from dragoman import parts
 from dragoman.config import ConfigError, Section, explain, merge, nearest, parse_overrides, read_toml
@@ -27,7 +27,7 @@ from dragoman.training.options import TrainingConfig
 PRESETS = Path(__file__).parent / "presets"
 SHORT = ("source", "encoder")  # of the single source
 NAME = re.compile(r"\w[\w-]*")  # of a source: it becomes part of names of files and weights
-TAKEN = frozenset(dir(ModuleDict))  # words that cannot name a part of a model
+TAKEN = frozenset((*dir(ModuleDict()), *dir(ParameterDict())))  # words that cannot name a part of a model
 
 ModalityConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("modality", v, "text"))]
 EncoderConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("encoder", v, "rnn"))]

@@ -41,6 +41,13 @@ export interface LengthScore {
   high: number;
 }
 
+/** Where targets are few, and so classes: how often each was taken for which. */
+export interface Confusion {
+  labels: string[];
+  counts: number[][]; // a row a class of the references, a column a label
+  accuracy: number; // %
+}
+
 export interface Evaluation {
   side: string; // "test", "dev", or the name of a file
   rows: number;
@@ -49,6 +56,7 @@ export interface Evaluation {
   scores: Score[]; // the headline first
   by_length: LengthScore[];
   length_unit: string;
+  confusion: Confusion | null;
 }
 
 /** How many attention maps there are: layers × heads; 0 × 0 where there are none. */
@@ -125,7 +133,7 @@ export interface Training {
 export interface Place {
   file: string;
   line: number;
-  text: string;
+  reason: string;
 }
 
 export interface Finding {
@@ -199,7 +207,7 @@ export interface Settings {
 
 /** ``maps`` matrices of rows × columns behind each other, row by row: weights from 0 to 1.
 
-``data`` is base64 of little-endian unsigned integers; a weight is integer / 65535 (uint16) or integer / 255 (uint8). */
+``data`` is base64 of little-endian unsigned integers; a weight is integer / 65535 (uint16) or / 255 (uint8). */
 export interface Matrix {
   maps: number;
   rows: number;
@@ -215,7 +223,7 @@ export interface Media {
   height: number | null;
   reach: [number, number] | null; // of a picture: the regions reach over so many of its heights and widths (≥ 1)
   seconds: number | null; // of sound
-  spectrogram: Matrix | null; // of sound: rows are frames from the first to the last, columns are mels from low to high
+  spectrogram: Matrix | null;
 }
 
 /** Which positions of the source axis belong to which source: from ``begin`` to before ``end``. */
@@ -459,9 +467,9 @@ export interface AttentionRequest {
   which?: "cross" | "encoder" | "decoder";
 }
 
-/** ``file`` is a path on this machine, or the id of an upload. */
+/** ``file`` is a path on this machine, the id of an upload, or None: the run's own test rows (else its dev rows). */
 export interface FileRequest {
-  file: string;
+  file?: string | null;
   beam?: number | null;
   limit?: number; // rows listed; all are measured
 }
@@ -469,7 +477,7 @@ export interface FileRequest {
 export interface CompareRequest {
   a: string; // run ids
   b: string;
-  file: string;
+  file?: string | null; // None: the test rows of ``a``
   beam?: number | null;
   limit?: number; // rows listed
 }

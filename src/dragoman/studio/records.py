@@ -62,6 +62,14 @@ class LengthScore(Record):
     high: float
 
 
+class Confusion(Record):
+    """Where targets are few, and so classes: how often each was taken for which."""
+
+    labels: list[str]
+    counts: list[list[int]]  # a row a class of the references, a column a label
+    accuracy: float  # %
+
+
 class Evaluation(Record):
     side: str  # "test", "dev", or the name of a file
     rows: int
@@ -70,6 +78,7 @@ class Evaluation(Record):
     scores: list[Score]  # the headline first
     by_length: list[LengthScore]
     length_unit: str
+    confusion: Confusion | None
 
 
 class Maps(Record):
@@ -154,7 +163,7 @@ class Training(Record):
 class Place(Record):
     file: str
     line: int
-    text: str
+    reason: str
 
 
 class Finding(Record):
@@ -234,7 +243,7 @@ class Settings(Record):
 class Matrix(Record):
     """``maps`` matrices of rows × columns behind each other, row by row: weights from 0 to 1.
 
-    ``data`` is base64 of little-endian unsigned integers; a weight is integer / 65535 (uint16) or integer / 255 (uint8).
+    ``data`` is base64 of little-endian unsigned integers; a weight is integer / 65535 (uint16) or / 255 (uint8).
     """
 
     maps: int
@@ -517,9 +526,9 @@ class AttentionRequest(Record):
 
 
 class FileRequest(Record):
-    """``file`` is a path on this machine, or the id of an upload."""
+    """``file`` is a path on this machine, the id of an upload, or None: the run's own test rows (else its dev rows)."""
 
-    file: str
+    file: str | None = None
     beam: int | None = Field(None, ge=1, le=100)
     limit: int = Field(2000, ge=1, le=20000)  # rows listed; all are measured
 
@@ -527,7 +536,7 @@ class FileRequest(Record):
 class CompareRequest(Record):
     a: str  # run ids
     b: str
-    file: str
+    file: str | None = None  # None: the test rows of ``a``
     beam: int | None = Field(None, ge=1, le=100)
     limit: int = Field(500, ge=1, le=20000)  # rows listed
 

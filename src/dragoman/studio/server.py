@@ -15,6 +15,305 @@
     POST /api/upload?name=NAME          the bytes of a file → Upload
     GET  /api/uploads/{id}              the bytes again
 
-``{id}`` is ``Run.id``. What a person can mend is answered with 400 and a ``Problem``, an unknown run or upload with 404,
-an upload that is too large with 413, a request from another site or for another host with 403.
+``{id}`` is ``Run.id``. What a person can mend is answered with 400 and a ``Problem``, an unknown run or upload with
+404, an upload that is too large with 413, a request from another site or for another host with 403.
 """
+
+from __future__ import annotations
+
+import socket
+import webbrowser
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from dragoman.data.examples import Example
+from dragoman.errors import MissingExtra, UserError
+from dragoman.predictions import Raw
+from dragoman.studio import history, records, tables, views
+from dragoman.studio.library import Entry, Library, Unknown
+from dragoman.studio.looking import Found, look
+from dragoman.studio.neighbourhood import Neighbourhood, neighbourhood
+from dragoman.studio.page import static_folder
+from dragoman.studio.rows import measured_rows, own_rows, read_file
+from dragoman.studio.uploads import LARGEST, TooLarge, Uploads
+from dragoman.system import System
+
+try:
+    from fastapi import FastAPI, Request, Response
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import FileResponse
+    from starlette.responses import JSONResponse
+except ImportError:
+    raise MissingExtra("fastapi and uvicorn", "studio", "the studio") from None
+
+PORT = 8400
+LARGEST_BODY = 2_000_000  # bytes of a question that is no upload
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
+    "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class Studio:
+    """What the endpoints answer, apart from HTTP."""
+
+    def __init__(self, library: Library, uploads: Uploads) -> None:
+        self.library, self.uploads = library, uploads
+
+    def predict(self, run: str, request: records.PredictRequest) -> records.Prediction:
+        entry = self.library.entry(run)
+        with entry.lock:
+            found = self._found(run, request)
+            made = views.prediction(found, request, run, self.uploads.address)
+        given = {"source": request.input} if isinstance(request.input, str) else request.input
+        files = {name for name, one in found.loaded.system.modalities.items() if one.is_file}
+        named = {name: next(iter(given.values())) if len(given) == 1 else given[name] for name in files}
+        return made.model_copy(update={"input": {**made.input, **named}})
+
+    def tree(self, run: str, request: records.PredictRequest) -> records.Tree:
+        entry = self.library.entry(run)
+        with entry.lock:
+            return views.tree(self._found(run, request), request, run)
+
+    def attention(self, run: str, request: records.AttentionRequest) -> records.Attention:
+        entry = self.library.entry(run)
+        with entry.lock:
+            system = self.library.system(run)
+            return views.attention(system, self._input(system, request.input), request.tokens, request.which)
+
+    def errors(self, run: str, request: records.FileRequest) -> records.Errors:
+        entry = self.library.entry(run)
+        with entry.lock:
+            system = self.library.system(run)
+            examples, label = self._rows(system, entry, request.file)
+            return tables.errors(system, examples, label, run, request.beam, request.limit)
+
+    def compare(self, request: records.CompareRequest) -> records.Comparison:
+        first, second = self.library.entry(request.a), self.library.entry(request.b)
+        held = sorted({request.a: first, request.b: second}.items())  # always in one order: no two wait for each other
+        for _, entry in held:
+            entry.lock.acquire()
+        try:
+            systems = self.library.system(request.a), self.library.system(request.b)
+            examples, label = self._rows(systems[0], first, request.file)
+            names = request.a, request.b
+            return tables.compare(*systems, examples, label, names, names, request.beam, request.limit)
+        finally:
+            for _, entry in held:
+                entry.lock.release()
+
+    def map(self, run: str, request: records.MapRequest) -> records.RepresentationMap:
+        return self._neighbourhood(run, request.file, request.n).record(run)
+
+    def neighbours(self, run: str, request: records.NeighboursRequest) -> records.Neighbours:
+        around = self._neighbourhood(run, request.file, request.n)
+        with self.library.entry(run).lock:
+            return around.neighbours(self._input(around.system, request.input), request.count)
+
+    def _neighbourhood(self, run: str, file: str | None, n: int) -> Neighbourhood:
+        entry = self.library.entry(run)
+        with entry.lock:
+            system = self.library.system(run)
+            kept = self.library.recall(run, ("map", file, n))
+            if kept is None:
+                rows = (own_rows(system, entry.folder).train, "train") if not file else self._rows(system, entry, file)
+                kept = neighbourhood(system, *rows, n)
+                self.library.remember(run, ("map", file, n), kept)
+            found: Neighbourhood = kept
+            return found
+
+    def _found(self, run: str, request: records.PredictRequest) -> Found:
+        """The search that was asked for; the same question again is not searched again."""
+        system = self.library.system(run)
+        key = ("search", request.model_dump_json(exclude={"alternatives", "reference"}))
+        found: Found | None = self.library.recall(run, key)
+        if found is None:
+            found = look(system, self._input(system, request.input), request)
+            self.library.remember(run, key, found)
+        return found
+
+    def _input(self, system: System, given: str | dict[str, str]) -> Raw:
+        """Ids of uploads become paths; a source that is a file is nothing else, so that no other file can be read."""
+        files = {name for name, one in system.modalities.items() if one.is_file}
+        if isinstance(given, str):
+            return str(self.uploads.get(given).path) if files else given
+        return {name: str(self.uploads.get(one).path) if name in files else one for name, one in given.items()}
+
+    def _rows(self, system: System, entry: Entry, file: str | None) -> tuple[Sequence[Example], str]:
+        if not file:
+            return measured_rows(system, entry.folder)
+        if file.startswith("upload-"):
+            kept = self.uploads.get(file)
+            return read_file(system, [str(kept.path)]), kept.record.name
+        return read_file(system, [file]), Path(file).name
+
+
+def application(folders: Sequence[Path], device: str = "auto") -> FastAPI:
+    library, uploads = Library(folders, device), Uploads()
+    studio = Studio(library, uploads)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)  # the usual pages of docs load from elsewhere
+    app.state.uploads = uploads
+
+    @app.middleware("http")
+    async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        problem = refusal(request)
+        response = _problem(*problem) if problem else await call_next(request)
+        response.headers.update(
+            {
+                "Content-Security-Policy": POLICY,
+                "X-Content-Type-Options": "nosniff",
+                "Referrer-Policy": "no-referrer",
+                "Cross-Origin-Resource-Policy": "same-origin",
+                "Cache-Control": "no-store",
+            }
+        )
+        return response
+
+    @app.exception_handler(UserError)
+    async def mistake(_: Request, error: UserError) -> Response:
+        codes = {Unknown: 404, TooLarge: 413}
+        return _problem(codes.get(type(error), 400), str(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(str(one) for one in first["loc"][1:])
+        return _problem(400, f"{where or 'the question'}: {first['msg']}")
+
+    @app.get("/api/runs")
+    def runs() -> Response:
+        return _answer(library.runs())
+
+    @app.get("/api/runs/{run}/training")
+    def training(run: str, after: int = 0) -> Response:
+        return _answer(history.training(library.entry(run).folder, run, max(0, after)))
+
+    @app.get("/api/runs/{run}/audit")
+    def audit(run: str) -> Response:
+        return _answer(history.audit(library.entry(run).folder, run))
+
+    @app.get("/api/runs/{run}/settings")
+    def settings(run: str) -> Response:
+        return _answer(history.settings(library.entry(run).folder, run))
+
+    @app.post("/api/runs/{run}/predict")
+    def predict(run: str, request: records.PredictRequest) -> Response:
+        return _answer(studio.predict(run, request))
+
+    @app.post("/api/runs/{run}/tree")
+    def tree(run: str, request: records.PredictRequest) -> Response:
+        return _answer(studio.tree(run, request))
+
+    @app.post("/api/runs/{run}/attention")
+    def attention(run: str, request: records.AttentionRequest) -> Response:
+        return _answer(studio.attention(run, request))
+
+    @app.post("/api/runs/{run}/errors")
+    def errors(run: str, request: records.FileRequest) -> Response:
+        return _answer(studio.errors(run, request))
+
+    @app.post("/api/runs/{run}/map")
+    def representations(run: str, request: records.MapRequest) -> Response:
+        return _answer(studio.map(run, request))
+
+    @app.post("/api/runs/{run}/neighbours")
+    def neighbours(run: str, request: records.NeighboursRequest) -> Response:
+        return _answer(studio.neighbours(run, request))
+
+    @app.post("/api/compare")
+    def compare(request: records.CompareRequest) -> Response:
+        return _answer(studio.compare(request))
+
+    @app.post("/api/upload")
+    async def upload(request: Request, name: str) -> Response:
+        return _answer(await uploads.take(name, request.stream()))
+
+    @app.get("/api/uploads/{identity}")
+    def uploaded(identity: str) -> Response:
+        kept = uploads.get(identity)
+        return FileResponse(kept.path, media_type=kept.content_type)
+
+    @app.get("/{path:path}")
+    def page(path: str) -> Response:
+        folder = static_folder()
+        file = (folder / (path or "index.html")).resolve()
+        if not file.is_relative_to(folder.resolve()) or not file.is_file():
+            return _problem(404, f"/{path}: there is nothing here")
+        return FileResponse(file)
+
+    return app
+
+
+def refusal(request: Request) -> tuple[int, str] | None:
+    """Why a request is not answered, or None.
+
+    Loopback does not keep other sites out: a page elsewhere can ask the browser to send requests here, and with a name
+    that it points at 127.0.0.1 even read the answers. So the host must be loopback by name, and what asks must be the
+    studio's own page.
+    """
+    host = request.headers.get("host", "")
+    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    if name not in LOOPBACK:
+        return 403, f"the studio answers on this machine only, not as {host!r}"
+    origin = request.headers.get("origin")
+    asks = request.headers.get("sec-fetch-site", "none")
+    is_api = request.url.path.startswith("/api/")
+    if (origin is not None and origin != f"http://{host}") or (is_api and asks not in ("none", "same-origin")):
+        return 403, "the studio answers its own page only, not another site"
+    if request.method == "POST":
+        size = request.headers.get("content-length", "")
+        if not size.isdecimal():
+            return 411, "say how long the body is"
+        if int(size) > (LARGEST if request.url.path == "/api/upload" else LARGEST_BODY):
+            return 413, "too large: give a smaller file" if "upload" in request.url.path else "too long a question"
+    return None
+
+
+def serve(folders: Sequence[Path], port: int | None, browser: bool, device: str, say: Callable[[str], Any]) -> None:
+    """Until Ctrl-C. ``port`` None: the usual one, or a free one if that is taken."""
+    try:
+        import uvicorn
+    except ImportError:
+        raise MissingExtra("fastapi and uvicorn", "studio", "the studio") from None
+    static_folder()
+    app = application(folders, device)
+    listener = _listen(port)
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    say(f"studio: {address} (Ctrl-C ends it)")
+    if browser:
+        webbrowser.open(address)
+    try:
+        uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+    finally:
+        app.state.uploads.close()
+
+
+def _listen(port: int | None) -> socket.socket:
+    for number in [PORT, 0] if port is None else [port]:
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", number))
+        except OSError as error:
+            listener.close()
+            reason = error.strerror
+            continue
+        listener.listen()
+        return listener
+    raise UserError(f"--port {port}: cannot be used ({reason}); choose another, or leave it out")
+
+
+def _answer(found: records.Record | Sequence[records.Record]) -> Response:
+    """Written once, without a second validation: blocks of attention are large."""
+    if isinstance(found, records.Record):
+        text = found.model_dump_json()
+    else:
+        text = f"[{','.join(one.model_dump_json() for one in found)}]"
+    return Response(text.encode("utf-8", "replace"), media_type="application/json")
+
+
+def _problem(code: int, sentence: str) -> Response:
+    return JSONResponse(records.Problem(error=sentence).model_dump(), code)

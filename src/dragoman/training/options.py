@@ -22,6 +22,7 @@ class TrainingConfig(Section):
     freeze: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()  # encoder, decoder, a source, a parameter
     reinforce: ReinforceConfig = ReinforceConfig()
     doubly_stochastic: float = Field(0.0, ge=0)  # weight of the term by which soft attention overlooks no place
+    ctc: float = Field(0.0, ge=0, lt=1)  # share of CTC over the encoder's states in the loss
     batch_tokens: int = Field(2048, gt=0)  # rows of a batch times its longest side
     chunk: int = Field(64, gt=0)  # running text: tokens of a stream in a batch; gradients do not reach further back
     accumulate: int = Field(1, gt=0)  # batches an update

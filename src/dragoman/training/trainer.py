@@ -35,6 +35,7 @@ from dragoman.training.checkpoint import (
     read_tensors,
     save_checkpoint,
 )
+from dragoman.training.ctc import summed_ctc
 from dragoman.training.events import Event, Saved, Started, Stopped, Validated
 from dragoman.training.freezing import find_frozen
 from dragoman.training.loading import Loading
@@ -272,8 +273,8 @@ class Trainer:
         """Leave the gradient of the loss an update's token in the model's parameters."""
         config, baseline = self.config, self.progress.baseline
         with torch.autocast(self.device.type, torch.bfloat16, enabled=config.autocast):
-            memory = model.encode(batch.sources) if config.doubly_stochastic else None
-            step = model.teach(batch, memory, need_attention=memory is not None)
+            memory = model.encode(batch.sources) if config.doubly_stochastic or config.ctc else None
+            step = model.teach(batch, memory, need_attention=config.doubly_stochastic > 0)
             summed, gold = loss_and_gold(step, batch, config.label_smoothing)
         loss = summed / tokens
         value, reward = loss.item(), None
@@ -284,6 +285,8 @@ class Trainer:
         if memory is not None and step.attention is not None:
             spread = doubly_stochastic(step.attention, batch.mask, memory.mask)
             loss = loss + config.doubly_stochastic * spread / tokens
+        if memory is not None and config.ctc:
+            loss = (1 - config.ctc) * loss + config.ctc * summed_ctc(model, memory, batch) / tokens
         loss.backward()
         return _Learnt(value, reward, step.state.detach() if self.data.carries else None)
 

@@ -1,0 +1,54 @@
+"""Pictures to captions: Noto emoji and their English names, soft and hard attention.
+
+    python experiments/emoji/run.py --data FOLDER [--only soft hard]
+
+FOLDER holds noto_32px.png, a sheet of 32 x 32 pictures, and index.tsv, which says where each is and what it is called.
+Test pictures are known figures in a skin tone that they were not seen in. Writes results/*.json, README.md and
+overlays.png: ten test pictures with each word's attention laid over them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from campaign import dragoman, run
+from datasets import emoji, write
+from pages import arguments, options, write_page
+
+HERE = Path(__file__).resolve().parent
+SHOWN = 10  # pictures of the sheet of overlays
+
+
+def main() -> None:
+    asked = arguments(__doc__, HERE).parse_args()
+    pictures = emoji(asked.data, asked.runs / "pictures")
+    sides = {
+        side: write([(one.path, one.caption) for one in pictures if one.split == side], asked.runs / f"{side}.tsv")
+        for side in ("train", "dev", "test")
+    }
+    found = {}
+    for name in asked.only or ("soft", "hard"):
+        chosen = options(HERE / f"{name}.toml", asked.set)
+        found[name] = run(
+            name, sides["train"], sides["dev"], sides["test"], asked.runs, asked.results, chosen, asked.threads
+        )
+        sheet = HERE / f"overlays-{name}.png"
+        if asked.results == HERE / "results" and not sheet.exists():
+            test = [one.path for one in pictures if one.split == "test"]
+            shown = test[:: len(test) // SHOWN][:SHOWN]
+            dragoman(
+                ["inspect", str(asked.runs / name), *shown, "-o", str(sheet)], asked.runs / "inspect.log", threads=1
+            )
+    about = [
+        "3,228 pictures of 32 × 32 pixels and their names, from scratch. Test pictures (362) are known figures in a skin tone that they were",
+        "not seen in: “man student: medium skin tone”. Settings: [soft](soft.toml), [hard](hard.toml).",
+    ]
+    sheets = [f"![attention of the run {name}, word by word](overlays-{name}.png)" for name in found]
+    write_page(asked, HERE, "Captions of emoji", about, found, ("exact", "wer", "bleu"), after=sheets)
+
+
+if __name__ == "__main__":
+    main()

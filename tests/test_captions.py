@@ -1,0 +1,166 @@
+"""Pictures through the whole: a tiny system learns to name what was drawn; published weights; drawing over one."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageDraw
+from safetensors.torch import save_file
+
+from dragoman.config import ConfigError
+from dragoman.data.examples import SOURCE, Example
+from dragoman.nn.resnet import ResNet
+from dragoman.planning import plan
+from dragoman.system import System
+from dragoman.workflow import evaluate, train
+
+SIDE = 24
+COLOURS = {"red": (220, 40, 40), "green": (40, 160, 60), "blue": (50, 80, 220)}
+SHAPES = ("circle", "square")
+TINY: dict[str, Any] = {
+    "source": {"kind": "image", "shift": 0.0, "scale": 0.0, "brightness": 0.0, "contrast": 0.0},
+    "encoder": {"kind": "grid", "width": 32, "channels": [8, 16, 32], "stride": 8, "dropout": 0.0},
+    "decoder": {"kind": "rnn", "width": 32, "embedding": 16, "timing": "before", "context_gate": True, "dropout": 0.0},
+    "target": {"tokenizer": {"kind": "words"}},
+    "training": {
+        "threads": 1, "loaders": 0, "batch_tokens": 216, "max_epochs": None, "max_updates": 150, "validate_every": 150,
+        "average": 1, "label_smoothing": 0.0, "doubly_stochastic": 0.1,
+        "optim": {"learning_rate": 1e-2, "schedule": "cosine", "warmup": 10},
+    },
+}  # fmt: skip
+
+
+def draw(folder: Path, rows: int, seed: int) -> list[tuple[str, str]]:
+    """One shape anywhere on grey: (file, colour and shape)."""
+    chance = random.Random(seed)
+    made = []
+    for number in range(rows):
+        colour, shape, reach = chance.choice(list(COLOURS)), chance.choice(SHAPES), chance.uniform(4, 6)
+        x, y = (chance.uniform(reach + 1, SIDE - reach - 1) for _ in range(2))
+        picture = Image.new("RGB", (SIDE, SIDE), (chance.randint(90, 230),) * 3)
+        paint = ImageDraw.Draw(picture)
+        box = (x - reach, y - reach, x + reach, y + reach)
+        (paint.ellipse if shape == "circle" else paint.rectangle)(box, fill=COLOURS[colour])
+        picture.save(folder / f"{seed}-{number}.png")
+        made.append((str(folder / f"{seed}-{number}.png"), f"{colour} {shape}"))
+    return made
+
+
+def write(path: Path, rows: list[tuple[str, str]]) -> Path:
+    path.write_text("".join(f"{file}\t{words}\n" for file, words in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> System:
+    folder = tmp_path_factory.mktemp("drawn")
+    rows = draw(folder, 300, 1)
+    pairs, dev = write(folder / "train.tsv", rows), write(folder / "dev.tsv", rows[:20])
+    return train(pairs, dev, out=folder / "run", settings=TINY)
+
+
+@pytest.fixture(scope="module")
+def unseen(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
+    return draw(tmp_path_factory.mktemp("unseen"), 60, 2)
+
+
+def test_colour_and_shape_are_learnt(trained: System, unseen: list[tuple[str, str]]) -> None:
+    examples = [Example({SOURCE: file}, words, line, "unseen") for line, (file, words) in enumerate(unseen, 1)]
+    assert evaluate(trained, examples, beam=1).scores["exact"].value >= 95
+
+
+def test_a_loaded_run_says_the_same(trained: System, unseen: list[tuple[str, str]]) -> None:
+    assert trained.folder is not None
+    files = [file for file, _ in unseen[:8]]
+    loaded = System.load(trained.folder)
+    for one, other in zip(trained.predict(files), loaded.predict(files), strict=True):
+        assert one.text == other.text and one.log_probs == other.log_probs
+        assert one.attention is not None and other.attention is not None
+        assert one.attention.shape[-1] == len(one.labels) == 9
+        assert np.array_equal(one.attention, other.attention)
+
+
+def test_inspect_draws_over_the_picture(
+    trained: System, unseen: list[tuple[str, str]], call: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "sheet.png"
+    answer = call("inspect", trained.folder, unseen[0][0], "-o", out)
+    assert answer.code == 0 and answer.lines == [unseen[0][1]]
+    with Image.open(out) as sheet:
+        assert sheet.format == "PNG" and sheet.width > 4 * 160  # the picture, two words, the end
+    wrong = call("inspect", trained.folder, unseen[0][0], "-o", tmp_path / "sheet.svg")
+    assert wrong.code == 2 and ".png file" in wrong.err
+
+
+# ---- published weights
+
+
+def published(kind: str, path: Path, stride: int = 32) -> dict[str, torch.Tensor]:
+    torch.manual_seed(5)
+    weights = {name: torch.rand_like(tensor.float()) for name, tensor in ResNet(kind, 3, stride).state_dict().items()}
+    weights |= {"fc.weight": torch.rand(10, 4), "fc.bias": torch.rand(10)}
+    save_file(weights, path)
+    return weights
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "names"),
+    [
+        ("resnet18", 11_176_512, ("conv1.weight", "bn1.running_var", "layer4.1.conv2.weight")),
+        (
+            "resnet50",
+            23_508_032,
+            ("layer1.0.downsample.0.weight", "layer1.0.downsample.1.bias", "layer3.5.conv3.weight"),
+        ),
+    ],
+)
+def test_names_and_sizes_are_the_published_ones(kind: str, count: int, names: tuple[str, ...]) -> None:
+    """Without the last layer, of 1000 classes: 11,689,512 and 25,557,032 parameters with it."""
+    network = ResNet(kind, 3, 32)
+    assert sum(parameter.numel() for parameter in network.parameters()) == count
+    assert set(names) <= set(network.state_dict())
+
+
+@pytest.mark.parametrize("grey", [False, True])
+def test_a_new_run_starts_from_published_weights(grey: bool, tmp_path: Path) -> None:
+    weights = published("resnet18", tmp_path / "resnet18.safetensors")
+    pairs = write(tmp_path / "pairs.tsv", draw(tmp_path, 24, 3))
+    over = {
+        "source": {"kind": "image", "grey": grey, "normalise": "imagenet"},
+        "encoder": {
+            "kind": "grid", "network": "resnet18", "stride": 8, "width": 32,
+            "weights": str(tmp_path / "resnet18.safetensors"),
+        },
+        "decoder": {"width": 16, "embedding": 16},
+        "training": {"freeze": ["encoders.source.network"], "max_updates": 2, "threads": 1, "loaders": 0, "average": 1},
+    }  # fmt: skip
+    settled = plan(pairs, settings=over)
+    network = settled.system.model.encoders["source"].network
+    taken = network.state_dict()
+    assert torch.equal(taken["layer2.1.bn2.running_var"], weights["layer2.1.bn2.running_var"])
+    assert torch.allclose(taken["conv1.weight"].sum(1), weights["conv1.weight"].sum(1))
+    assert any("resnet18.safetensors" in line for line in settled.reasons)
+    system = train(pairs, out=tmp_path / "run", settings=over)
+    after = system.model.encoders["source"].network.state_dict()
+    assert all(torch.equal(after[name], tensor) for name, tensor in taken.items())  # frozen, its statistics too
+    (tmp_path / "resnet18.safetensors").unlink()
+    loaded = System.load(tmp_path / "run")
+    same = loaded.model.encoders["source"].network.state_dict()
+    assert all(torch.equal(same[name], tensor) for name, tensor in after.items())
+
+
+@pytest.mark.parametrize(
+    ("kind", "network", "sentence"),
+    [("resnet18", "resnet50", "does not fit encoder.network"), ("resnet18", "compact", "weights are published for")],
+)
+def test_weights_that_do_not_fit_are_refused(kind: str, network: str, sentence: str, tmp_path: Path) -> None:
+    published(kind, tmp_path / "some.safetensors", stride=8)
+    pairs = write(tmp_path / "pairs.tsv", draw(tmp_path, 20, 4))
+    encoder = {"kind": "grid", "network": network, "weights": str(tmp_path / "some.safetensors")}
+    with pytest.raises(ConfigError, match=sentence):
+        plan(pairs, settings={"source": {"kind": "image"}, "encoder": encoder})
