@@ -11,11 +11,12 @@ export interface Cell {
 
 const LABEL = 150; // pixels that labels may take
 const GLYPH = 7.5;
+const LARGEST = 32; // pixels of a cell
 
 /** As large as is readable, as small as it must be. */
 function cellSize(count: number, room: number): number {
   const fitting = room / Math.max(1, count);
-  return fitting >= 26 ? 26 : fitting >= 1 ? Math.floor(fitting) : 1;
+  return fitting >= LARGEST ? LARGEST : fitting >= 1 ? Math.floor(fitting) : 1;
 }
 
 /** A matrix with its labels: rows look at columns. Arrow keys move the marked cell. */
@@ -35,7 +36,7 @@ export function Heatmap(props: {
   const left = Math.max(30, longest(rows));
   const top = Math.max(24, longest(columns));
   const across = cellSize(weights.columns, room - left);
-  const down = Math.min(26, Math.max(1, Math.min(cellSize(weights.rows, 620), weights.columns > 1 ? 3 * across : 26)));
+  const down = Math.max(1, Math.min(cellSize(weights.rows, 620), weights.columns > 1 ? 3 * across : LARGEST));
   const width = across * weights.columns;
   const height = down * weights.rows;
   const most = useMemo(() => (full ? 1 : largest(weights.data)), [full, weights]);

@@ -7,8 +7,8 @@ import { useDark } from "../theme";
 const NEAR = 14; // pixels within which a point is meant
 
 /** Points in the plane; the nearest to the pointer is read out. */
-export function Scatter(props: { points: Point[]; longest: number; near: Neighbours | null; at: number | null; onPoint(index: number | null): void; width: number }) {
-  const { points, longest, near, at, onPoint, width } = props;
+export function Scatter(props: { points: Point[]; lengths: number[]; near: Neighbours | null; at: number | null; onPoint(index: number | null): void; width: number }) {
+  const { points, lengths, near, at, onPoint, width } = props;
   const height = Math.min(560, Math.round(0.72 * width));
   const places = useMemo(() => {
     const every = near ? [...points, near] : points;
@@ -43,7 +43,7 @@ export function Scatter(props: { points: Point[]; longest: number; near: Neighbo
   return (
     <div className="scatter" tabIndex={0} role="group" aria-label={`Map of ${points.length} examples; arrow keys go from point to point`} onKeyDown={move}>
       <svg width={width} height={height} aria-hidden="true" data-testid="scatter" onPointerMove={point} onPointerLeave={() => onPoint(null)}>
-        <Dots points={points} places={places.all} longest={longest} />
+        <Dots places={places.all} lengths={lengths} />
         {places.own && near!.neighbours.map((one, index) => one.index !== null && (
           <line key={index} className="tie" x1={places.own![0]} y1={places.own![1]} x2={places.all[one.index][0]} y2={places.all[one.index][1]} />
         ))}
@@ -55,12 +55,13 @@ export function Scatter(props: { points: Point[]; longest: number; near: Neighbo
   );
 }
 
-const Dots = memo(function Dots({ points, places, longest }: { points: Point[]; places: [number, number][]; longest: number }) {
+const Dots = memo(function Dots({ places, lengths }: { places: [number, number][]; lengths: number[] }) {
+  const [least, most] = [Math.min(...lengths), Math.max(...lengths)];
   const dark = useDark();
   return (
     <g className="dots">
       {places.map(([x, y], index) => (
-        <circle key={index} cx={x.toFixed(1)} cy={y.toFixed(1)} r={3.6} fill={colour(dark, 0.25 + (0.75 * [...points[index].target].length) / longest)} />
+        <circle key={index} cx={x.toFixed(1)} cy={y.toFixed(1)} r={3.6} fill={colour(dark, 0.2 + (0.75 * (lengths[index] - least)) / (most - least || 1))} />
       ))}
     </g>
   );

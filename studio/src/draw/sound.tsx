@@ -47,8 +47,11 @@ export function SoundAttention(props: { axis: Axis; weights: Weights; tokens: st
     const data = rowOf(weights, shown);
     const most = largest(data) || 1;
     const step = axis.seconds ? (axis.seconds / length) * width : width / weights.columns;
-    const points = [...data].map((value, index) => `${((index + 0.5) * step).toFixed(1)},${(HIGH - 4 - (value / most) * (HIGH - 12)).toFixed(1)}`);
-    return `0,${HIGH} ${points.join(" ")} ${width},${HIGH}`;
+    const stairs = [...data].flatMap((value, index) => {
+      const y = (HIGH - (value / most) * (HIGH - 8)).toFixed(1);
+      return [`${Math.min(width, index * step).toFixed(1)},${y}`, `${Math.min(width, (index + 1) * step).toFixed(1)},${y}`];
+    });
+    return `0,${HIGH} ${stairs.join(" ")} ${width},${HIGH}`;
   }, [shown, weights, axis, length, width]);
   const scale = ticks(0, length, 8);
   return (
@@ -64,7 +67,7 @@ export function SoundAttention(props: { axis: Axis; weights: Weights; tokens: st
           {line && <polygon className="looked" points={line} />}
           <line className="playhead" x1={(time / length) * width} x2={(time / length) * width} y1={0} y2={HIGH} />
           {scale.values.map((value) => (
-            <text key={value} x={Math.min(width - 18, (value / length) * width)} y={HIGH + 14}>{`${+value.toFixed(2)} s`}</text>
+            <text key={value} x={(value / length) * width} y={HIGH + 14} textAnchor={value === 0 ? "start" : value > 0.97 * length ? "end" : "middle"}>{`${+value.toFixed(2)} s`}</text>
           ))}
         </svg>
       </div>

@@ -30,7 +30,7 @@ function AuditedFile({ file }: { file: FileAudit }) {
           <summary>{finding.title}: <b>{count(finding.count)}</b> {finding.fate}</summary>
           <ul>
             {finding.places.map((place, index) => (
-              <li key={index}><span className="hint">{fileName(place.file)}:{place.line}</span> <bdi>{place.text}</bdi></li>
+              <li key={index}><span className="hint">{fileName(place.file)}:{place.line}</span> <bdi>{place.reason}</bdi></li>
             ))}
           </ul>
         </details>

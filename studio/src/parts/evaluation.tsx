@@ -1,5 +1,7 @@
+import { colour, inkOn } from "../colour";
 import { count, number } from "../format";
-import type { Evaluation, Score } from "../records";
+import type { Confusion, Evaluation, Score } from "../records";
+import { useDark } from "../theme";
 
 /** Scores with their intervals, and the headline metric by length. */
 export function EvaluationPanel({ evaluation }: { evaluation: Evaluation }) {
@@ -34,8 +36,37 @@ export function EvaluationPanel({ evaluation }: { evaluation: Evaluation }) {
           </ul>
         </figure>
       )}
+      {evaluation.confusion && <ConfusionTable confusion={evaluation.confusion} />}
     </div>
   );
 }
 
 export const shown = (score: Score): string => `${number(score.value, 2)}${score.unit ? ` ${score.unit}` : ""}`;
+
+/** Which class was taken for which. */
+function ConfusionTable({ confusion }: { confusion: Confusion }) {
+  const dark = useDark();
+  return (
+    <figure className="confusion scroll" tabIndex={0} role="region" aria-label="Classes taken for each other">
+      <table>
+        <caption>rows: reference, columns: output; {number(confusion.accuracy, 1)} % right</caption>
+        <thead>
+          <tr><td />{confusion.labels.map((label, index) => <th key={index} scope="col"><bdi>{label}</bdi></th>)}</tr>
+        </thead>
+        <tbody>
+          {confusion.counts.map((row, index) => {
+            const total = row.reduce((sum, value) => sum + value, 0) || 1;
+            return (
+              <tr key={index}>
+                <th scope="row"><bdi>{confusion.labels[index]}</bdi></th>
+                {row.map((value, column) => (
+                  <td key={column} className="figure" style={{ background: colour(dark, value / total), color: inkOn(dark, value / total) }}>{count(value)}</td>
+                ))}
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </figure>
+  );
+}

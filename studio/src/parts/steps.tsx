@@ -44,7 +44,8 @@ export function Steps(props: { output: Output; chosen: number | null; force: ((s
                 <Bar share={token.entropy / most} quiet />
                 {number(token.entropy, 2)}
               </td>
-              <td className="alternatives">
+              <td>
+                <div className="alternatives">
                 {token.alternatives.map((one) => {
                   const text = (
                     <>
@@ -58,6 +59,7 @@ export function Steps(props: { output: Output; chosen: number | null; force: ((s
                     <span key={one.id} className={`alternative${taken ? " taken" : ""}`}>{text}</span>
                   );
                 })}
+                </div>
               </td>
             </tr>
           ))}

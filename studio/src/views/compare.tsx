@@ -22,7 +22,7 @@ export function CompareView({ backend, run, others }: { backend: Backend; run: R
           {others.map((one) => <option key={one.id} value={one.id}>{one.name}</option>)}
         </select>
       </label>
-      <FileChoice backend={backend} label="Test set" known={known} button="Compare" busy={comparison.busy} onFile={(file) => void ask(() => backend.compare({ a: run.id, b: other, file }))} />
+      <FileChoice backend={backend} label="Test set" own={run.train_files.length ? `the test rows of ${run.name}` : null} known={known} button="Compare" busy={comparison.busy} onFile={(file) => void ask(() => backend.compare({ a: run.id, b: other, file }))} />
       {comparison.problem && <ProblemNote text={comparison.problem} />}
       {comparison.answer ? (
         <Compared comparison={comparison.answer} />

@@ -49,6 +49,7 @@ function joined(before: Training | undefined, news: Training): Training {
   if (!before || news.restarted) return news;
   return {
     ...news,
+    stopped: news.stopped ?? (news.started.length + news.stepped.length + news.validated.length ? null : before.stopped),
     started: [...before.started, ...news.started],
     stepped: [...before.stepped, ...news.stepped],
     validated: [...before.validated, ...news.validated],

@@ -40,7 +40,7 @@ export function ErrorsView(props: Shared) {
 function OneRun({ backend, decoding, run, go }: Shared) {
   const [errors, ask] = useAsking<Errors>();
   useEffect(() => {
-    if (backend.page) void ask(() => backend.errors(run.id, { file: "" }));
+    if (backend.page) void ask(() => backend.errors(run.id, {}));
   }, [ask, backend, run]);
   const open = (row: ErrorRow) => {
     decoding.decode({ input: row.source, reference: row.references[0] ?? "", forced: null });
@@ -50,7 +50,7 @@ function OneRun({ backend, decoding, run, go }: Shared) {
   return (
     <>
       {!backend.page && (
-        <FileChoice backend={backend} label="Test set" known={[...new Set([...run.test_files, ...run.train_files])]} button="Measure" busy={errors.busy} onFile={(file) => void ask(() => backend.errors(run.id, { file }))} />
+        <FileChoice backend={backend} label="Test set" own={run.train_files.length ? "the run's own test rows" : null} known={[...new Set([...run.test_files, ...run.train_files])]} button="Measure" busy={errors.busy} onFile={(file) => void ask(() => backend.errors(run.id, { file }))} />
       )}
       {errors.problem && <ProblemNote text={errors.problem} />}
       {errors.answer ? (

@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { useMemo, useState } from "react";
 
 import type { View } from "../app";
 import { useAnswer, useAsking } from "../asking";
@@ -7,7 +7,7 @@ import { gradient } from "../colour";
 import { inputOf, type Decoding } from "../decoding";
 import { Scatter } from "../draw/scatter";
 import { count, fileName, percent, sourceText } from "../format";
-import { NumberField } from "../parts/controls";
+import { NumberField, Segments } from "../parts/controls";
 import { FileChoice } from "../parts/file_choice";
 import { useRoom } from "../parts/room";
 import { SourceInput } from "../parts/source_input";
@@ -16,9 +16,9 @@ import type { Neighbours, RepresentationMap, Run } from "../records";
 import { useDark } from "../theme";
 
 export function MapView({ backend, decoding, run }: { backend: Backend; decoding: Decoding; run: Run; go(view: View): void }) {
-  const [file, setFile] = useState<string | null>(run.train_files[0] ?? null);
+  const [file, setFile] = useState<string | null>(null);
   const [points, setPoints] = useState(500);
-  const able = backend.page !== null || (run.ready && file !== null);
+  const able = backend.page !== null || (run.ready && (file !== null || run.train_files.length > 0));
   const map = useAnswer<RepresentationMap>(able ? JSON.stringify(["map", run.id, file, points]) : null, () => backend.map(run.id, { file, n: points }));
   const [near, ask, forget] = useAsking<Neighbours>();
   if (!backend.page && !run.ready) return <Empty title="This run has no weights yet">There is nothing to draw before training has saved a first time.</Empty>;
@@ -26,7 +26,7 @@ export function MapView({ backend, decoding, run }: { backend: Backend; decoding
     <>
       {!backend.page && (
         <div className="map-controls">
-          <FileChoice backend={backend} label="Examples of" known={[...run.train_files, ...run.test_files]} button="Draw" busy={map.busy} onFile={(next) => { forget(); setFile(next); }} />
+          <FileChoice backend={backend} label="Examples of" own={run.train_files.length ? "the training rows" : null} known={run.test_files} button="Draw" busy={map.busy} onFile={(next) => { forget(); setFile(next); }} />
           <NumberField label="Points" value={points} least={2} most={5000} onChange={(next) => { forget(); setPoints(next); }} />
         </div>
       )}
@@ -69,7 +69,9 @@ function Mapped({ map, near, children }: { map: RepresentationMap; near: Neighbo
   const dark = useDark();
   const [at, setAt] = useState<number | null>(null);
   const [body, room] = useRoom<HTMLDivElement>();
-  const longest = map.points.reduce((most, point) => Math.max(most, [...point.target].length), 1);
+  const [by, setBy] = useState<"source" | "target">("source");
+  const lengths = useMemo(() => map.points.map((one) => [...(by === "source" ? sourceText(one.source) : one.target)].length), [map, by]);
+  const [shortest, longest] = [Math.min(...lengths), Math.max(...lengths)];
   const point = at === null ? undefined : map.points[at];
   return (
     <div className={children ? "columns right" : ""}>
@@ -77,9 +79,10 @@ function Mapped({ map, near, children }: { map: RepresentationMap; near: Neighbo
         <p className="hint">
           {count(map.points.length)} examples of <bdi>{fileName(map.file)}</bdi>: {map.representation}; the axes hold {percent(map.explained[0])} and {percent(map.explained[1])} of the variance
         </p>
-        {room > 0 && <Scatter points={map.points} longest={longest} near={near} at={at} onPoint={setAt} width={room} />}
+        {room > 0 && <Scatter points={map.points} lengths={lengths} near={near} at={at} onPoint={setAt} width={room} />}
         <div className="heading">
-          <span className="legend" aria-hidden="true">target of 1 character <span className="scale" style={{ background: gradient(dark) }} /> {longest} characters</span>
+          <span className="legend" aria-hidden="true">{shortest} <span className="scale" style={{ background: gradient(dark) }} /> {longest} characters</span>
+          <Segments label="Colour: length of the" value={by} onChange={setBy} options={[{ value: "source", text: "source" }, { value: "target", text: "target" }]} />
         </div>
         <div className="point" data-testid="point" aria-live="polite">
           {point ? (

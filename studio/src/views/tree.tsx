@@ -99,7 +99,7 @@ function TreePanel({ tree }: { tree: Tree }) {
         </span>
         <Check label="show what was pruned" checked={pruned} onChange={setPruned} />
         <span className="tree-legend">
-          <span className="node kept">kept</span> <span className="node finished">finished</span> <span className="node pruned">pruned</span>
+          <span className="node kept best">best output</span> <span className="node kept">kept</span> <span className="node finished">finished</span> <span className="node pruned">pruned</span>
           {tree.reference && <span className="node kept reference">reference</span>}
         </span>
       </div>
