@@ -188,7 +188,9 @@ def test_mistakes_are_told_in_a_sentence(recurrent: System) -> None:
         views.attention(recurrent, "ab", [99_999], "cross")
 
 
-@pytest.mark.parametrize("text", ["</script><b>x</b>", "שלום ab مرحبا", "👩‍👩‍👧 a🏳️‍🌈", "ab " * 1666, "\u202eab\u2028cd\x00"])
+@pytest.mark.parametrize(
+    "text", ["</script><b>x</b>", "שלום ab مرحبا", "👩‍👩‍👧 a🏳️‍🌈", "ab " * 1666, "\u202eab\u2028cd\x00"]
+)
 def test_any_text_is_carried_as_it_is(recurrent: System, text: str) -> None:
     made, _ = views.predict(recurrent, text, asked(text, max_length=20))
     again = type(made).model_validate_json(made.model_dump_json())

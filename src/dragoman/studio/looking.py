@@ -21,7 +21,7 @@ from dragoman.data.vocabulary import BOS, EOS
 from dragoman.errors import UserError
 from dragoman.predictions import Prediction, Raw
 from dragoman.search import Result, SearchConfig
-from dragoman.studio.records import PredictRequest
+from dragoman.studio.records import PredictRequest, whole
 from dragoman.system import System
 
 AT_ONCE = 50_000_000  # probabilities held in memory at a time
@@ -64,7 +64,8 @@ class Forced:
 
 
 def load_input(system: System, source: Raw) -> Loaded:
-    raw = system._tidied(source)
+    files = {name for name, modality in system.modalities.items() if modality.is_file}
+    raw = {name: one if name in files else whole(one) for name, one in system._tidied(source).items()}
     if system.modalities and not any(raw.values()):
         raise UserError("an empty input has an empty output and nothing to look at; give some text")
     try:

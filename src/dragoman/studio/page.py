@@ -194,5 +194,5 @@ def _named(source: Raw) -> str | dict[str, str]:
 
 
 def _headline(source: Raw) -> str:
-    text = source if isinstance(source, str) else " / ".join(source.values())
+    text = records.whole(source if isinstance(source, str) else " / ".join(source.values()))
     return text if len(text) <= 60 else f"{text[:59]}…"

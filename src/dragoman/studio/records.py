@@ -6,9 +6,9 @@ What ends in ``Request`` goes to the server, all else comes from it or stands in
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Record(BaseModel):
@@ -504,7 +504,20 @@ class Upload(Record):
 # ---- requests
 
 
-class PredictRequest(Record):
+def whole(value: Any) -> Any:
+    """Without lone surrogates, which JSON can carry but UTF-8 cannot; they are read as U+FFFD, as everywhere."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {whole(key): whole(one) for key, one in value.items()}
+    return [whole(one) for one in value] if isinstance(value, list) else value
+
+
+class Request(Record):
+    _whole = model_validator(mode="before")(whole)
+
+
+class PredictRequest(Request):
     """``input`` is a text, or one by name of source; of a source that is a file, the id of an upload."""
 
     input: str | dict[str, str]
@@ -519,13 +532,13 @@ class PredictRequest(Record):
     alternatives: int = Field(8, ge=0, le=50)  # a step
 
 
-class AttentionRequest(Record):
+class AttentionRequest(Request):
     input: str | dict[str, str]
     tokens: list[int]  # of the hypothesis: ids of Output.tokens
     which: Literal["cross", "encoder", "decoder"] = "cross"
 
 
-class FileRequest(Record):
+class FileRequest(Request):
     """``file`` is a path on this machine, the id of an upload, or None: the run's own test rows (else its dev rows)."""
 
     file: str | None = None
@@ -533,7 +546,7 @@ class FileRequest(Record):
     limit: int = Field(2000, ge=1, le=20000)  # rows listed; all are measured
 
 
-class CompareRequest(Record):
+class CompareRequest(Request):
     a: str  # run ids
     b: str
     file: str | None = None  # None: the test rows of ``a``
@@ -541,12 +554,12 @@ class CompareRequest(Record):
     limit: int = Field(500, ge=1, le=20000)  # rows listed
 
 
-class MapRequest(Record):
+class MapRequest(Request):
     file: str | None = None  # None: the training file, if it is still there
     n: int = Field(500, ge=2, le=5000)  # points drawn
 
 
-class NeighboursRequest(Record):
+class NeighboursRequest(Request):
     input: str | dict[str, str]
     file: str | None = None
     n: int = Field(500, ge=2, le=5000)  # as the map was asked for

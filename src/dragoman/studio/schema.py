@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 import types
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -15,9 +16,9 @@ PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(No
 
 def typescript() -> str:
     """One interface a record, in the order of the file; a request's fields that have a default may be left out."""
-    found = [value for value in vars(records).values() if inspect.isclass(value) and issubclass(value, Record)]
+    every = [value for value in vars(records).values() if inspect.isclass(value) and issubclass(value, Record)]
     head = "// Made from src/dragoman/studio/records.py by `python -m dragoman.studio.schema`; do not edit."
-    return "\n\n".join([head, *(interface(one) for one in found if one is not Record)]) + "\n"
+    return "\n\n".join([head, *(interface(one) for one in every if one.model_fields)]) + "\n"
 
 
 def interface(record: type[Record]) -> str:
@@ -33,7 +34,7 @@ def interface(record: type[Record]) -> str:
 
 def _remarks(record: type[Record]) -> dict[str, str]:
     """What is said behind each field in the Python file."""
-    return dict(re.findall(r"^    (\w+):.*?  # (.*)$", inspect.getsource(record), re.MULTILINE))
+    return dict(re.findall(r"^    (\w+):.*?  # (.*)$", textwrap.dedent(inspect.getsource(record)), re.MULTILINE))
 
 
 def _type(kind: Any) -> str:

@@ -238,11 +238,12 @@ def application(folders: Sequence[Path], device: str = "auto") -> FastAPI:
 
     @app.get("/{path:path}")
     def page(path: str) -> Response:
-        folder = static_folder()
-        file = (folder / (path or "index.html")).resolve()
-        if not file.is_relative_to(folder.resolve()) or not file.is_file():
-            return _problem(404, f"/{path}: there is nothing here")
-        return FileResponse(file)
+        if not path.startswith("api/"):
+            folder = static_folder().resolve()
+            file = (folder / (path or "index.html")).resolve()
+            if file.is_relative_to(folder) and file.is_file():
+                return FileResponse(file)
+        return _problem(404, f"/{path}: there is nothing here")
 
     return app
 
