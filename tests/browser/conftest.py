@@ -1,6 +1,6 @@
 """A real browser at a real studio with real, small runs.
 
-Where no browser, no playwright or no built page is present these tests are skipped; `make test-browser` insists on them.
+Where a browser, playwright or the built page is missing these tests are skipped; `make test-browser` insists on them.
 """
 
 from __future__ import annotations
@@ -162,9 +162,9 @@ def predicted(page: Page, studio: Studio) -> Callable[..., Page]:
 
     def go(view: str = "predict", text: str = "abcde", run: str = "run", reference: str = "") -> Page:
         page.goto(f"{studio.address}#predict/{run}")
-        page.get_by_label("Input").fill(text)
+        page.get_by_label("Input", exact=True).fill(text)
         if reference:
-            page.get_by_label("Reference").fill(reference)
+            page.get_by_role("textbox", name="Reference").fill(reference)
         page.get_by_role("button", name="Predict").click()
         page.get_by_test_id("results").wait_for()
         page.locator(f"#tab-{view}").click()

@@ -15,8 +15,8 @@ AXE = ROOT / "studio" / "node_modules" / "axe-core" / "axe.min.js"
 def fill(page: Any, studio: Any, view: str, run: str = "run") -> None:
     """The view with something in it."""
     page.goto(f"{studio.address}#predict/{run}")
-    page.get_by_label("Input").fill("abcde")
-    page.get_by_label("Reference").fill("hgf")
+    page.get_by_label("Input", exact=True).fill("abcde")
+    page.get_by_role("textbox", name="Reference").fill("hgf")
     page.get_by_role("button", name="Predict").click()
     page.get_by_test_id("results").wait_for()
     page.locator(f"#tab-{view}").click()
@@ -81,12 +81,12 @@ def test_colours_can_be_switched_and_are_kept(page: Any, studio: Any) -> None:
 def test_a_view_without_a_prediction_says_what_to_do(page: Any, studio: Any) -> None:
     page.goto(f"{studio.address}#tree/run")
     page.get_by_role("button", name="Predict", exact=True).click()
-    page.get_by_label("Input").wait_for()
+    page.get_by_label("Input", exact=True).wait_for()
 
 
 def test_a_studio_that_has_gone_is_told(page: Any, studio: Any) -> None:
     page.goto(f"{studio.address}#predict/run")
-    page.get_by_label("Input").fill("abc")
+    page.get_by_label("Input", exact=True).fill("abc")
     page.route("**/api/**", lambda route: route.abort())
     page.get_by_role("button", name="Predict").click()
     page.get_by_role("alert").wait_for()

@@ -68,7 +68,9 @@ def test_any_other_output_has_its_own_attention(predicted: Predicted, studio: An
         page.get_by_label("Output", exact=True).select_option("3")
     maps = answered.value.json()
     assert maps["rows"] == [one["text"] for one in told["tokens"]]
-    page.wait_for_function("text => document.querySelectorAll('.strip')[1].innerText.includes(text)", arg=told["tokens"][0]["text"])
+    page.wait_for_function(
+        "text => document.querySelectorAll('.strip')[1].innerText.includes(text)", arg=told["tokens"][0]["text"]
+    )
     assert float(hover(page, 0, 0)) == pytest.approx(decoded(maps["average"])[0, 0, 0], abs=6e-5)
 
 
@@ -97,7 +99,7 @@ def test_the_reference_is_marked_and_judged(predicted: Predicted) -> None:
     assert page.locator(".verdict").inner_text() in ("search error", "model error")
     page.locator("#tab-predict").click()
     found = page.get_by_test_id("best-text").inner_text()
-    page.get_by_label("Reference").fill(found)
+    page.get_by_role("textbox", name="Reference").fill(found)
     page.get_by_role("button", name="Predict").click()
     page.locator(".verdict.good").wait_for()
     page.locator("#tab-tree").click()

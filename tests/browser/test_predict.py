@@ -33,7 +33,9 @@ def test_an_alternative_can_be_forced_and_let_go(predicted: Predicted) -> None:
     page = predicted(text="abcde")
     free = words(page)
     third = page.locator(".steps tbody tr").nth(2)
-    alternative = next(one for one in third.locator("button.alternative").all() if len(one.locator(".piece").inner_text()) == 1)
+    alternative = next(
+        one for one in third.locator("button.alternative").all() if len(one.locator(".piece").inner_text()) == 1
+    )
     letter = alternative.locator(".piece").inner_text()
     alternative.click()
     page.locator(".token.forced").nth(2).wait_for()
@@ -50,7 +52,9 @@ def test_a_banned_word_is_never_written(predicted: Predicted) -> None:
     page.get_by_label("Never write").fill(letter)
     page.get_by_role("button", name="Ban").click()
     page.get_by_role("button", name=f"Allow {letter} again").wait_for()
-    page.wait_for_function("letter => ![...document.querySelectorAll('.token')].some(one => one.textContent === letter)", arg=letter)
+    page.wait_for_function(
+        "letter => ![...document.querySelectorAll('.token')].some(one => one.textContent === letter)", arg=letter
+    )
     assert letter not in words(page) + "".join(page.get_by_test_id("output-text").all_inner_texts())
 
 
@@ -67,7 +71,7 @@ def test_beam_width_and_normalisation_change_what_is_shown(predicted: Predicted)
 
 @pytest.mark.parametrize(
     "text",
-    ["<img src=x onerror=\"window.broken=1\"><b>a</b>&amp;", "שלום abc עולם", "👩‍👩‍👧 a 🏳️‍🌈", "abcdefgh " * 555],
+    ['<img src=x onerror="window.broken=1"><b>a</b>&amp;', "שלום abc עולם", "👩‍👩‍👧 a 🏳️‍🌈", "abcdefgh " * 555],
     ids=["html", "right to left", "emoji", "5000 characters"],
 )
 def test_any_text_is_shown_as_it_is(predicted: Predicted, text: str) -> None:
@@ -84,7 +88,9 @@ def test_any_text_is_shown_as_it_is(predicted: Predicted, text: str) -> None:
 
 def test_a_mistake_is_told_in_a_sentence(predicted: Predicted) -> None:
     page = predicted(text="abcde")
-    page.route(re.compile(r"/predict$"), lambda route: route.fulfill(status=400, json={"error": "beam: too <b>wide</b>"}))
+    page.route(
+        re.compile(r"/predict$"), lambda route: route.fulfill(status=400, json={"error": "beam: too <b>wide</b>"})
+    )
     page.get_by_role("button", name="Predict").click()
     page.get_by_role("alert").wait_for()
     assert "beam: too <b>wide</b>" in page.get_by_role("alert").inner_text()
@@ -113,10 +119,12 @@ def test_the_page_adds_little_to_the_decoding(predicted: Predicted) -> None:
     page = predicted(text="abcde")  # the first time the model is loaded
     beyond = []
     for text in ("abcd", "bcdef", "cdefgh"):
-        page.get_by_label("Input").fill(text)
+        page.get_by_label("Input", exact=True).fill(text)
         before = page.get_by_test_id("took").get_attribute("data-took")
         page.get_by_role("button", name="Predict").click()
-        page.wait_for_function("before => document.querySelector('[data-testid=took]').dataset.took !== before", arg=before)
+        page.wait_for_function(
+            "before => document.querySelector('[data-testid=took]').dataset.took !== before", arg=before
+        )
         took, seconds = page.get_by_test_id("took").evaluate("one => [+one.dataset.took, +one.dataset.seconds]")
         beyond.append(took - 1000 * seconds)
     print("beyond the decoding, ms:", [round(one) for one in beyond])
@@ -125,9 +133,11 @@ def test_the_page_adds_little_to_the_decoding(predicted: Predicted) -> None:
 
 def test_the_first_view_is_there_soon(page: Any, studio: Any) -> None:
     page.goto(studio.address)
-    page.get_by_label("Input").wait_for()
+    page.get_by_label("Input", exact=True).wait_for()
     page.reload()
-    page.get_by_label("Input").wait_for()
-    took = page.evaluate("performance.getEntriesByType('paint').find(one => one.name === 'first-contentful-paint').startTime")
+    page.get_by_label("Input", exact=True).wait_for()
+    took = page.evaluate(
+        "performance.getEntriesByType('paint').find(one => one.name === 'first-contentful-paint').startTime"
+    )
     print("first view, ms:", round(took))
     assert took < 2000

@@ -17,9 +17,13 @@ def test_curves_of_several_runs_lie_over_each_other(page: Any, studio: Any) -> N
     page.goto(f"{studio.address}#training/run")
     page.get_by_test_id("chart-Loss").wait_for()
     told = sum(
-        len(studio.ask(f"runs/{run}/training")[kind]) for run in ("run", "transformer", "pictures") for kind in ("stepped", "validated")
+        len(studio.ask(f"runs/{run}/training")[kind])
+        for run in ("run", "transformer", "pictures")
+        for kind in ("stepped", "validated")
     )
-    page.wait_for_function("told => +document.querySelector('[data-testid=chart-Loss]').dataset.points === told", arg=told)
+    page.wait_for_function(
+        "told => +document.querySelector('[data-testid=chart-Loss]').dataset.points === told", arg=told
+    )
     for title in ("Dev score", "Learning rate", "Throughput", "Gradient norm"):
         assert page.get_by_test_id(f"chart-{title}").locator("polyline").count() == 3
     page.get_by_label("Show transformer").uncheck()
@@ -38,12 +42,26 @@ def test_audit_and_settings_are_shown(page: Any, studio: Any) -> None:
 
 
 def test_a_curve_grows_while_a_run_trains(
-    page: Any, tmp_path: Path, pairs_file: Callable[..., Path], environment: dict[str, str],
-    tiny_settings: dict[str, Any], as_flags: Any, serves: Any
+    page: Any,
+    tmp_path: Path,
+    pairs_file: Callable[..., Path],
+    environment: dict[str, str],
+    tiny_settings: dict[str, Any],
+    as_flags: Any,
+    serves: Any,
 ) -> None:
     pairs = pairs_file(tmp_path / "pairs.tsv", rows=400)
     settings = {**tiny_settings, "training": {**tiny_settings["training"], "max_updates": 100_000, "log_every": 2}}
-    command = [sys.executable, "-m", "dragoman.cli", "train", str(pairs), "--out", str(tmp_path / "live"), *as_flags(settings)]
+    command = [
+        sys.executable,
+        "-m",
+        "dragoman.cli",
+        "train",
+        str(pairs),
+        "--out",
+        str(tmp_path / "live"),
+        *as_flags(settings),
+    ]
     with open(tmp_path / "said", "wb") as said:
         process = subprocess.Popen(command, env=environment, stdout=said, stderr=said)
         try:
@@ -57,7 +75,10 @@ def test_a_curve_grows_while_a_run_trains(
                 chart = page.get_by_test_id("chart-Loss")
                 chart.wait_for()
                 before = int(chart.get_attribute("data-points"))
-                page.wait_for_function("before => +document.querySelector('[data-testid=chart-Loss]').dataset.points > before + 3", arg=before)
+                page.wait_for_function(
+                    "before => +document.querySelector('[data-testid=chart-Loss]').dataset.points > before + 3",
+                    arg=before,
+                )
         finally:
             process.terminate()
             process.wait(60)
@@ -87,7 +108,7 @@ def test_errors_are_sorted_and_filtered(page: Any, studio: Any, tiny_run: Any) -
     source = page.locator("table.errors .text").first.inner_text()
     page.get_by_role("button", name=re.compile("Look inside")).first.click()
     page.get_by_test_id("results").wait_for()
-    assert page.get_by_label("Input").input_value() == source
+    assert page.get_by_label("Input", exact=True).input_value() == source
     assert page.locator(".verdict").count() == 1
 
 
@@ -116,7 +137,7 @@ def test_the_map_is_read_by_hovering_and_neighbours_are_found(page: Any, studio:
     read = page.get_by_test_id("point").inner_text()
     assert any(point["source"]["source"] in read and point["target"] in read for point in told["points"])
     known = told["points"][3]["source"]["source"]
-    page.get_by_label("Input").fill(known)
+    page.get_by_label("Input", exact=True).fill(known)
     page.get_by_role("button", name="Find").click()
     nearest = page.get_by_test_id("neighbours").locator("li")
     nearest.first.wait_for()
