@@ -22,7 +22,7 @@ def keep(page: Any, name: str) -> None:
     """A small PNG: flat colours need no more than a palette."""
     page.wait_for_timeout(400)
     shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    shot.quantize(160, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
+    shot.quantize(224, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
 
 
 def predict(page: Any, base: str, run: str, text: str, reference: str = "") -> None:
