@@ -148,11 +148,17 @@ def train(
     asked = merge(asked, {"data": data_settings(source, target, root)})
     folder = out or default_folder(files)
     show = display.Live() if sys.stderr.isatty() else display.Plain()
+    rows: dict[str, Any] = {}  # kept for the report, which need not read the files again
+
+    def on_plan(settled: Any, trainer: Any, place: Path) -> None:
+        rows.update(test=settled.data.test, dev=settled.data.dev)
+        display.show_plan(settled, trainer, place)
+
     with stoppable() as should_stop:
         try:
             system = workflow.train(
                 files, dev, test, out=folder, preset=preset, config=config, settings=asked, fresh=fresh,
-                on_plan=display.show_plan, on_event=show, should_stop=should_stop,
+                on_plan=on_plan, on_event=show, should_stop=should_stop,
             )  # fmt: skip
         finally:
             show.close()
@@ -164,7 +170,7 @@ def train(
         card = (folder / "README.md").read_text(encoding="utf-8")
         scores = card[card.index("## Scores") :].split("## Limits")[0].replace("```\n", "").replace("## ", "")
         typer.echo(f"\n{scores.strip()}\n")
-        if (page := write_report(folder, system)) is not None:
+        if (page := write_report(folder, system, rows)) is not None:
             typer.echo(f"report: {page}")
     typer.echo(f'saved in {folder}; try: echo "some text" | dragoman predict {folder}')
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from dragoman.cli_options import Beam, Device, Json, Root, Run, SourceColumn, Ta
 from dragoman.cli_support import print_json, read_like
 
 if TYPE_CHECKING:
+    from dragoman.data.examples import Example
     from dragoman.studio.records import Comparison
     from dragoman.system import System
 
@@ -161,7 +163,7 @@ def comparison_text(found: Comparison) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def write_report(folder: Path, system: System) -> Path | None:
+def write_report(folder: Path, system: System, held_out: Mapping[str, Sequence[Example]]) -> Path | None:
     """What ``train`` does at its end, where the page is built: of a few test rows, so that it takes little time."""
     from dragoman.errors import UserError
 
@@ -175,7 +177,8 @@ def write_report(folder: Path, system: System) -> Path | None:
 
     place = folder / "report.html"
     try:
-        write_atomically(place, report_page(folder, system, rows=100))
+        side = "test" if held_out["test"] else "dev"
+        write_atomically(place, report_page(folder, system, 100, (held_out[side], side)))
     except (UserError, OSError) as error:  # the run itself is saved, and that is what was asked for
         typer.echo(f"dragoman: no report was written: {error}", err=True)
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ WEIGHTS = "model.safetensors"
 
 def run(folder: Path, identity: str, parameters: int | None = None) -> records.Run:
     """``identity``: what the page calls the run by."""
-    setup = Setup.read(folder)
+    config = folder / "config.json"
+    setup = _setup(folder, config.stat().st_mtime_ns if config.exists() else 0)
     recipe = setup.recipe
     files = data_files(folder)
     return records.Run(
@@ -122,6 +124,12 @@ def evaluation(report: Mapping[str, Any] | Report, side: str) -> records.Evaluat
         length_unit=plain["length_unit"],
         confusion=records.Confusion(**plain["confusion"]) if plain.get("confusion") else None,
     )
+
+
+@lru_cache(maxsize=32)
+def _setup(folder: Path, written: int) -> Setup:
+    """Read once while the folder's config stays the same: tokenisers may be large, and pages ask often."""
+    return Setup.read(folder)
 
 
 def _evaluation(folder: Path) -> records.Evaluation | None:

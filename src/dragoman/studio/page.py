@@ -69,19 +69,18 @@ def inspect_page(system: System, folder: Path, inputs: Sequence[Raw], beam: int 
     return write(page)
 
 
-def report_page(folder: Path, system: System, rows: int = 500) -> str:
+def report_page(
+    folder: Path, system: System, rows: int = 500, known: tuple[Sequence[Example], str] | None = None
+) -> str:
     """A run's curves, audit, scores, the errors of so many of its test rows and some alignments.
 
-    Where the data files are not there any more, what needs them is left out.
+    ``known``: its test rows and what to call them; else they are read again, and where the files are not there any
+    more, what needs them is left out.
     """
     run = history.run(folder, folder.resolve().name, system.model.parameters_count)
-    examples: list[Example] = []
-    side = ""
-    if not system.is_language_model:
-        try:
-            examples, side = measured_rows(system, folder)
-        except UserError:
-            examples = []
+    examples, side = known or _rows(system, folder)
+    if system.is_language_model:
+        examples = []
     shown = examples[:rows]
     label = side if len(shown) == len(examples) else f"the first {len(shown):,} of {len(examples):,} {side} rows"
     page = Page(
@@ -100,6 +99,13 @@ def report_page(folder: Path, system: System, rows: int = 500) -> str:
         map=None,
     )
     return write(page)
+
+
+def _rows(system: System, folder: Path) -> tuple[Sequence[Example], str]:
+    try:
+        return measured_rows(system, folder)
+    except UserError:
+        return [], ""
 
 
 def inspected(system: System, source: Raw, request: PredictRequest, run: str) -> Inspected:
