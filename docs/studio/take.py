@@ -19,10 +19,11 @@ FOLDER = Path(__file__).parent
 
 
 def keep(page: Any, name: str) -> None:
-    """A small PNG: flat colours need no more than a palette."""
+    """A small PNG: flat colours need no more than a palette, pictures do."""
     page.wait_for_timeout(400)
     shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    shot.quantize(160, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
+    flat = not name.startswith("picture")
+    (shot.quantize(224, dither=Image.Dither.NONE) if flat else shot).save(FOLDER / f"{name}.png", optimize=True)
 
 
 def predict(page: Any, base: str, run: str, text: str, reference: str = "") -> None:
@@ -51,6 +52,9 @@ def views(page: Any, base: str, options: argparse.Namespace, take: Callable[[str
         take("tree")
         page.goto(f"{base}#training/{options.dates}")
         page.locator(".audit").wait_for()
+        for other in (options.transformer, options.pictures, options.speech):  # of another task: hidden
+            if other:
+                page.get_by_label(f"Show {other}").uncheck()
         page.get_by_test_id("chart-Loss").locator("svg").hover(position={"x": 180, "y": 80})
         take("training")
         page.goto(f"{base}#map/{options.dates}")
@@ -75,7 +79,7 @@ def views(page: Any, base: str, options: argparse.Namespace, take: Callable[[str
         page.locator("#tab-attention").click()
         page.get_by_test_id("matrix").wait_for()
         page.get_by_role("radio", name="layer 2, mean of the heads").click()
-        page.get_by_test_id("matrix").hover(position={"x": 150, "y": 60})
+        page.get_by_test_id("matrix").hover(position={"x": 112, "y": 112})
         take("attention")
     if options.pictures:
         file(page, base, options.pictures, options.picture)

@@ -53,7 +53,7 @@ def test_heads_and_their_means(predicted: Predicted, studio: Any) -> None:
     page.get_by_role("radio", name="layer 1, mean of the heads").press("ArrowLeft")
     assert page.get_by_role("radio", name="layer 1, head 4").get_attribute("aria-checked") == "true"
     page.get_by_text("source → source").click()
-    page.wait_for_function("document.querySelectorAll('.strip').length === 2")
+    page.wait_for_function("() => document.querySelectorAll('.strip').length === 2")
     page.get_by_text("looked at").wait_for()
     own = studio.ask("runs/transformer/attention", {"input": {"source": "abcde"}, "tokens": tokens, "which": "encoder"})
     page.get_by_test_id("matrix").wait_for()
@@ -65,7 +65,7 @@ def test_any_other_output_has_its_own_attention(predicted: Predicted, studio: An
     page.get_by_test_id("matrix").wait_for()
     told = studio.ask("runs/run/predict", {"input": {"source": "abcde"}, "beam": 5, "n_best": 5})["outputs"][3]
     with page.expect_response(lambda answer: answer.url.endswith("/attention")) as answered:
-        page.get_by_label("Output", exact=True).select_option("3")
+        page.locator(".toolbar select").select_option("3")
     maps = answered.value.json()
     assert maps["rows"] == [one["text"] for one in told["tokens"]]
     page.wait_for_function(
@@ -114,4 +114,4 @@ def test_the_tree_can_be_walked_with_arrow_keys(predicted: Predicted) -> None:
     first = page.locator('.tree .node[data-step="0"]').first
     page.wait_for_function("one => one.getAttribute('aria-pressed') === 'true'", arg=first.element_handle())
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("document.querySelector('.tree .node[aria-pressed=true]').dataset.step === '1'")
+    page.wait_for_function("() => document.querySelector('.tree .node[aria-pressed=true]').dataset.step === '1'")

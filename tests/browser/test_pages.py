@@ -41,7 +41,7 @@ def test_an_inspected_input_has_all_its_views(alone: Any, runs: dict[str, Path],
     assert shown == pytest.approx(best.attention[0, 4, 0], abs=5e-3)  # a page keeps weights in a byte each
     alone.locator("#tab-tree").click()
     assert alone.locator(".tree .node").count() > 10
-    alone.get_by_label("Input", exact=True).select_option("1")
+    alone.locator(".inspected-choice select").select_option("1")
     alone.locator("#tab-predict").click()
     assert alone.locator("h1").inner_text() == text
     assert alone.evaluate("window.broken") is None

@@ -62,7 +62,7 @@ def test_beam_width_and_normalisation_change_what_is_shown(predicted: Predicted)
     page = predicted(text="abcde")
     assert page.locator(".outputs li").count() == 5
     page.get_by_label("Beam width").fill("2")
-    page.wait_for_function("document.querySelectorAll('.outputs li').length === 2")
+    page.wait_for_function("() => document.querySelectorAll('.outputs li').length === 2")
     page.get_by_label("Length normalisation").select_option("none")
     page.get_by_text("no length normalisation").wait_for()
     score, total = (float(one.replace("−", "-")) for one in page.locator(".scores b").all_inner_texts()[:2])

@@ -27,7 +27,9 @@ def test_curves_of_several_runs_lie_over_each_other(page: Any, studio: Any) -> N
     for title in ("Dev score", "Learning rate", "Throughput", "Gradient norm"):
         assert page.get_by_test_id(f"chart-{title}").locator("polyline").count() == 3
     page.get_by_label("Show transformer").uncheck()
-    page.wait_for_function("document.querySelectorAll('[data-testid=\"chart-Throughput\"] polyline').length === 2")
+    page.wait_for_function(
+        "() => document.querySelectorAll('[data-testid=\"chart-Throughput\"] polyline').length === 2"
+    )
     page.get_by_test_id("chart-Throughput").locator("svg").hover(position={"x": 200, "y": 80})
     assert "at update" in page.get_by_test_id("chart-Throughput").inner_text()
 

@@ -6,7 +6,7 @@ const WORDS = { found: "found", "search error": "search error", "model error": "
 /** Was the wanted output found, missed by the search, or thought worse by the model? */
 export function ReferenceNote({ reference }: { reference: Reference }) {
   return (
-    <section className="reference" aria-label="Reference">
+    <section className="reference-note" aria-label="Reference">
       <div>
         <span className={`verdict ${reference.verdict === "found" ? "good" : "bad"}`}>{WORDS[reference.verdict]}</span>{" "}
         <bdi className="whole">{reference.text}</bdi>

@@ -56,6 +56,8 @@ export function AttentionView({ backend, decoding, go }: { backend: Backend; dec
   );
 }
 
+const BESIDE = 40; // columns that leave room for the heads beside the matrix
+
 type Pointed = { row?: number; column?: number } | null;
 
 export function AttentionPanel({ attention, prediction }: { attention: Attention; prediction: Prediction }) {
@@ -66,6 +68,7 @@ export function AttentionPanel({ attention, prediction }: { attention: Attention
   const [full, setFull] = useState(false);
   const [body, room] = useRoom<HTMLDivElement>();
   const many = attention.maps !== null && attention.layers * attention.heads > 1;
+  const beside = many && attention.columns.length <= BESIDE && attention.heads <= 8;
   const weights = useMemo(() => chosenWeights(attention, choice), [attention, choice]);
   useEffect(() => {
     setCell(null);
@@ -76,6 +79,10 @@ export function AttentionPanel({ attention, prediction }: { attention: Attention
     setPointed(null);
     setCell(next);
   }, []);
+  const onPoint = useCallback((next: Pointed) => {
+    setCell(null);
+    setPointed(next);
+  }, []);
   const onRow = useCallback((row: number | null) => {
     setCell(null);
     setPointed(row === null ? null : { row });
@@ -85,12 +92,13 @@ export function AttentionPanel({ attention, prediction }: { attention: Attention
   const text = cross ? prediction.axes.some((axis) => axis.kind === "text") || !prediction.axes.length : true;
   const row = pointed?.row ?? cell?.row ?? null;
   return (
+    <div className={beside ? "beside" : "attention"}>
+    {many && <HeadGrid attention={attention} choice={choice} onChoose={setChoice} />}
     <div ref={body} className="attention">
-      {many && <HeadGrid attention={attention} choice={choice} onChoose={setChoice} />}
       {media.map((axis) => <Media key={axis.name} axis={axis} weights={weights} rows={attention.rows} row={row} room={room} onRow={onRow} />)}
       {text && (
         <Linked weights={weights} rows={attention.rows} columns={attention.columns} names={attention.which === "cross" ? ["source", "output"] : attention.which === "encoder" ? ["looked at", "source"] : ["looked at", "output"]}
-          cell={cell} pointed={pointed} onCell={(next) => { setCell(null); setPointed(next); }} />
+          cell={cell} pointed={pointed} onPoint={onPoint} />
       )}
       <div className="heading">
         <p className="readout" data-testid="readout">
@@ -107,6 +115,7 @@ export function AttentionPanel({ attention, prediction }: { attention: Attention
         <Check label="full scale to 1" checked={full} onChange={setFull} />
       </div>
       {room > 0 && <Heatmap weights={weights} rows={attention.rows} columns={attention.columns} room={room} full={full} cell={cell} onCell={onCell} />}
+    </div>
     </div>
   );
 }

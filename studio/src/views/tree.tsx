@@ -124,7 +124,6 @@ function TreePanel({ tree }: { tree: Tree }) {
               className={`node ${node.fate}${node.outputs.includes(0) ? " best" : ""}${node.reference ? " reference" : ""}`}
               aria-pressed={node.id === at}
               tabIndex={node.id === at ? 0 : -1}
-              aria-label={`step ${node.step + 1}, ${node.text}, total ${number(node.total)}, ${node.fate}`}
               data-fate={node.fate}
               data-step={node.step}
               style={{ left: node.x, top: node.y, width: WIDE, height: HIGH }}
@@ -133,6 +132,7 @@ function TreePanel({ tree }: { tree: Tree }) {
             >
               <bdi className="piece">{node.text}</bdi>
               <span className="figure">{number(node.total, 2)}</span>
+              <span className="unseen">, step {node.step + 1}, {node.fate}</span>
             </button>
           ))}
         </div>
