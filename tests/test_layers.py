@@ -35,7 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "transfer",
         "workflow",
     ),
-    ("cli", "cli_inputs", "cli_options", "cli_support", "display", "serving", "studio", "__main__"),
+    ("cli", "cli_inputs", "cli_looking", "cli_options", "cli_support", "display", "serving", "studio", "__main__"),
 )
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 STRANGERS = ({"search", "nn"},)  # pairs that never import each other, in whatever direction

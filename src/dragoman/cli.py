@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from dragoman.cli_inputs import read_inputs
+from dragoman.cli_looking import compare, inspect, report, studio, write_report
 from dragoman.cli_options import (
     BatchSize,
     Beam,
@@ -147,11 +148,17 @@ def train(
     asked = merge(asked, {"data": data_settings(source, target, root)})
     folder = out or default_folder(files)
     show = display.Live() if sys.stderr.isatty() else display.Plain()
+    rows: dict[str, Any] = {}  # kept for the report, which need not read the files again
+
+    def on_plan(settled: Any, trainer: Any, place: Path) -> None:
+        rows.update(test=settled.data.test, dev=settled.data.dev)
+        display.show_plan(settled, trainer, place)
+
     with stoppable() as should_stop:
         try:
-            workflow.train(
+            system = workflow.train(
                 files, dev, test, out=folder, preset=preset, config=config, settings=asked, fresh=fresh,
-                on_plan=display.show_plan, on_event=show, should_stop=should_stop,
+                on_plan=on_plan, on_event=show, should_stop=should_stop,
             )  # fmt: skip
         finally:
             show.close()
@@ -163,6 +170,8 @@ def train(
         card = (folder / "README.md").read_text(encoding="utf-8")
         scores = card[card.index("## Scores") :].split("## Limits")[0].replace("```\n", "").replace("## ", "")
         typer.echo(f"\n{scores.strip()}\n")
+        if (page := write_report(folder, system, rows)) is not None:
+            typer.echo(f"report: {page}")
     typer.echo(f'saved in {folder}; try: echo "some text" | dragoman predict {folder}')
 
 
@@ -318,33 +327,8 @@ def score(
     typer.echo(summary, err=True)
 
 
-@app.command()
-def inspect(
-    run: Run,
-    text: Annotated[str, typer.Argument(help="one input: a text, or the path of a picture or recording")],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--out", help="where the drawing goes", show_default="alignment.svg; of a picture or recording .png"
-        ),
-    ] = None,
-    beam: Beam = None,
-    device: Device = "auto",
-) -> None:
-    """Draw where the model looked for each token of the output that it returns."""
-    from dragoman.drawing import draw
-    from dragoman.errors import UserError
-    from dragoman.files import write_atomically
-    from dragoman.workflow import load
-
-    system = load(run, device)
-    if not text.strip():
-        raise UserError("an empty input has an empty output and nothing to draw; give some text")
-    prediction = system.predict([text], beam=beam)[0]
-    typer.echo(prediction.text)
-    place, drawn = draw(system, prediction, out)
-    write_atomically(place, drawn)
-    typer.echo(f"picture: {place}", err=True)
+for verb in (inspect, compare, report, studio):
+    app.command()(verb)
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from dragoman.files import write_atomically, write_json
 from dragoman.modalities.text import rarity
 from dragoman.nn.model import Model
 from dragoman.planning import PathLike, Paths, Plan, plan
-from dragoman.predictions import texts_of
+from dragoman.predictions import Prediction, Scored, texts_of
 from dragoman.run_folder import claim, default_folder, evaluated, set_aside
 from dragoman.system import System
 from dragoman.training.events import Event, Stopped
@@ -106,25 +107,50 @@ def evaluate(
     """
     if system.is_language_model:
         return _evaluate_text(system, [example.target for example in examples], batch)
+    return measure(system, decode(system, examples, batch=batch, **search), headline=headline, names=names)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Every distinct source of a file once: what stands with it, what the system writes, what it thinks of the first
+    target."""
+
+    sources: list[dict[str, str]]
+    references: list[list[str]]
+    predictions: list[Prediction]
+    scored: list[Scored]
+
+
+def decode(system: System, examples: Sequence[Example], *, batch: int = 64, **search: Any) -> Decoded:
     groups = references(examples)
     sources = [dict(source) for source, _ in groups]
-    chosen = metrics.choose(system.target.kind, [targets[0] for _, targets in groups])
     predictions = system.predict(sources, batch=batch, attention=False, trace=False, **search)
     scored = system.score(sources, [targets[0] for _, targets in groups], batch=batch)
     for one in predictions:
         if one.error is not None:
             raise UserError(one.error)
-    lengths = [max(m.length(s[n]) - (not m.is_file) for n, m in system.modalities.items()) for s in sources]
+    return Decoded(sources, [targets for _, targets in groups], predictions, scored)
+
+
+def measure(
+    system: System, decoded: Decoded, *, headline: str | None = None, names: Sequence[str] | None = None
+) -> metrics.Report:
+    chosen = metrics.choose(system.target.kind, [targets[0] for targets in decoded.references])
     return metrics.evaluate(
-        texts_of(predictions),
-        [targets for _, targets in groups],
+        texts_of(decoded.predictions),
+        decoded.references,
         headline=headline or (system.recipe.metric if system.recipe.metric != "auto" else chosen.headline),
         metrics=names or chosen.metrics,
-        source_lengths=lengths,
-        log_probs=[one.log_prob for one in scored],
-        tokens=[len(one.tokens) for one in scored],
+        source_lengths=[source_length(system, source) for source in decoded.sources],
+        log_probs=[one.log_prob for one in decoded.scored],
+        tokens=[len(one.tokens) for one in decoded.scored],
         symbols=system.target.kind == "symbols",
     )
+
+
+def source_length(system: System, source: Mapping[str, str]) -> int:
+    """Of the longest source, in positions, without the end symbol of a text."""
+    return max(one.length(source[name]) - (not one.is_file) for name, one in system.modalities.items())
 
 
 def _evaluate_text(system: System, texts: Sequence[str], batch: int) -> metrics.Report:

@@ -151,6 +151,23 @@ def test_the_repeated_ngram_rule_forbids_exactly_the_repeats(tokens: list[int], 
     assert torch.equal(given_log_probs, before)
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=SEEDS,
+    beam=st.integers(1, 4),
+    runs=st.lists(st.lists(st.integers(2, 4), min_size=1, max_size=3), min_size=1, max_size=3),
+)
+def test_forbidden_runs_of_tokens_are_never_written(seed: int, beam: int, runs: list[list[int]]) -> None:
+    tables = random_tables(seed, 3, 6, 2)
+    config = SearchConfig(beam=beam, n_best=beam, forbidden_runs=tuple(map(tuple, runs)))
+    for table, result in zip(tables, decode(tables, config, 12), strict=True):
+        for output in result.hypotheses:
+            for run in runs:
+                windows = [output.tokens[i : i + len(run)] for i in range(len(output.tokens) - len(run) + 1)]
+                assert tuple(run) not in windows
+            np.testing.assert_allclose(output.log_probs, log_probs_of(table, output.tokens), atol=1e-6)
+
+
 def test_where_rules_leave_nothing_the_output_ends() -> None:
     tables = random_tables(2, 3, 4, 2)
     for result in decode(tables, SearchConfig(beam=2, min_length=5, no_repeat_ngram=1), 9):

@@ -45,6 +45,7 @@ class SearchConfig(Section):
     max_length: Positive | None = None  # tokens at most, the end symbol included
     no_repeat_ngram: Natural = 0  # no n-gram of this size twice in an output; 0 = off
     forbidden: tuple[Natural, ...] = ()  # tokens never to be produced
+    forbidden_runs: tuple[tuple[Natural, ...], ...] = ()  # … never behind each other: words that are several tokens
 
     sample: bool = False
     samples: Positive = 1  # independent outputs a source

@@ -27,6 +27,8 @@ def build_rules(config: SearchConfig, eos: int) -> tuple[Rule, ...]:
         rules.append(minimum_length(config.min_length, eos))
     if config.forbidden:
         rules.append(forbid(config.forbidden))
+    if any(config.forbidden_runs):
+        rules.append(forbid_runs([run for run in config.forbidden_runs if run]))
     if config.no_repeat_ngram:
         rules.append(no_repeated_ngram(config.no_repeat_ngram))
     return tuple(rules)
@@ -53,6 +55,21 @@ def forbid(tokens: Sequence[int]) -> Rule:
                 "give token numbers of this model"
             )
         return log_probs.index_fill(1, torch.tensor(tokens, device=log_probs.device), NEVER)
+
+    return rule
+
+
+def forbid_runs(runs: Sequence[Sequence[int]]) -> Rule:
+    """The last token of a run never where those before it stand already."""
+    each = [(torch.tensor(run[:-1]), forbid(run[-1:])) for run in runs]
+
+    def rule(prefix: Tensor, log_probs: Tensor) -> Tensor:
+        for begun, last in each:
+            if prefix.shape[1] >= len(begun):
+                tail = prefix[:, prefix.shape[1] - len(begun) :]
+                stands = (tail == begun.to(prefix.device)).all(1)  # (N,)
+                log_probs = torch.where(stands[:, None], last(prefix, log_probs), log_probs)
+        return log_probs
 
     return rule
 

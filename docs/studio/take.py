@@ -1,0 +1,114 @@
+"""Take the pictures of docs/studio.md anew: python docs/studio/take.py http://127.0.0.1:8400/ --dates RUN --other RUN …
+
+The studio has to run with the runs that are named by their id. Needs playwright, Chromium and Pillow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+FOLDER = Path(__file__).parent
+
+
+def keep(page: Any, name: str) -> None:
+    """A small PNG: flat colours need no more than a palette, pictures do."""
+    page.wait_for_timeout(400)
+    shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    flat = not name.startswith("picture")
+    (shot.quantize(224, dither=Image.Dither.NONE) if flat else shot).save(FOLDER / f"{name}.png", optimize=True)
+
+
+def predict(page: Any, base: str, run: str, text: str, reference: str = "") -> None:
+    page.goto(f"{base}#predict/{run}")
+    page.get_by_label("Input", exact=True).fill(text)
+    page.get_by_role("textbox", name="Reference").fill(reference)
+    page.get_by_role("button", name="Predict").click()
+    page.get_by_test_id("results").wait_for()
+
+
+def file(page: Any, base: str, run: str, path: str) -> None:
+    page.goto(f"{base}#predict/{run}")
+    page.locator(".drop input[type=file]").set_input_files(path)
+    page.get_by_test_id("results").wait_for()
+    page.locator("#tab-attention").click()
+    page.get_by_test_id("matrix").wait_for()
+
+
+def views(page: Any, base: str, options: argparse.Namespace, take: Callable[[str], None]) -> None:
+    if options.dates:
+        predict(page, base, options.dates, options.text, options.reference)
+        take("predict")
+        page.locator("#tab-tree").click()
+        page.locator(".tree .node").first.wait_for()
+        page.locator('.tree .node[data-fate="pruned"][data-step="6"]').first.hover()
+        take("tree")
+        page.goto(f"{base}#training/{options.dates}")
+        page.locator(".audit").wait_for()
+        for other in (options.transformer, options.pictures, options.speech):  # of another task: hidden
+            if other:
+                page.get_by_label(f"Show {other}").uncheck()
+        page.get_by_test_id("chart-Loss").locator("svg").hover(position={"x": 180, "y": 80})
+        take("training")
+        page.goto(f"{base}#map/{options.dates}")
+        page.get_by_test_id("scatter").wait_for(timeout=120_000)
+        page.get_by_label("Input", exact=True).fill(options.text)
+        page.get_by_role("button", name="Find").click()
+        page.get_by_test_id("neighbours").wait_for(timeout=120_000)
+        page.get_by_test_id("scatter").hover(position={"x": 330, "y": 250})
+        take("map")
+        page.goto(f"{base}#errors/{options.dates}")
+        page.get_by_role("button", name="Measure").click()
+        page.locator("table.errors").wait_for(timeout=300_000)
+        take("errors")
+        if options.other:
+            page.get_by_text("two runs side by side").click()
+            page.locator(".compare-with select").select_option(options.other)
+            page.get_by_role("button", name="Compare").click()
+            page.get_by_test_id("comparison").wait_for(timeout=600_000)
+            take("compare")
+    if options.transformer:
+        predict(page, base, options.transformer, options.sentence)
+        page.locator("#tab-attention").click()
+        page.get_by_test_id("matrix").wait_for()
+        page.get_by_role("radio", name="layer 2, mean of the heads").click()
+        page.get_by_test_id("matrix").hover(position={"x": 112, "y": 112})
+        take("attention")
+    if options.pictures:
+        file(page, base, options.pictures, options.picture)
+        page.locator(".film button").nth(2).hover()
+        take("picture")
+    if options.speech:
+        file(page, base, options.speech, options.sound)
+        page.locator(".sound .token").first.hover()
+        take("sound")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("address")
+    for name in ("dates", "other", "transformer", "pictures", "picture", "speech", "sound"):
+        parser.add_argument(f"--{name}")
+    parser.add_argument("--text", default="3. Oktober 1990")
+    parser.add_argument("--reference", default="1990-10-03")
+    parser.add_argument("--sentence", default="ein mann steht auf einer leiter und putzt ein fenster .")
+    options = parser.parse_args()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for theme in ("light", "dark"):
+            page = browser.new_page(viewport={"width": 1280, "height": 860}, color_scheme=theme)
+            page.set_default_timeout(60_000)
+            views(page, options.address, options, lambda name, page=page, theme=theme: keep(page, f"{name}-{theme}"))
+            page.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+/** Numbers and names as they are written on the page. */
+
+export function percent(share: number): string {
+  const value = 100 * share;
+  if (value >= 99.95 || value === 0) return `${Math.round(value)} %`;
+  if (value < 0.1) return "< 0.1 %";
+  return `${value.toFixed(1)} %`;
+}
+
+export const probability = (logProb: number | null): number => (logProb === null ? 0 : Math.exp(logProb));
+
+export function number(value: number | null | undefined, digits = 3): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value !== 0 && Math.abs(value) < 0.5 * 10 ** -digits) return value.toExponential(1);
+  return value.toFixed(digits).replace("-", "−");
+}
+
+export const count = (value: number): string => value.toLocaleString("en-GB");
+
+/** A number on an axis: no more digits than tell neighbours apart. */
+export function tick(value: number, step: number): string {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 10_000) return `${+(value / 1000).toFixed(step < 1000 ? 1 : 0)}k`;
+  if (size < 0.001) return value.toExponential(0);
+  const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(step) + 1e-9)));
+  return value.toFixed(digits).replace("-", "−");
+}
+
+export function duration(seconds: number): string {
+  if (seconds < 1) return `${Math.round(1000 * seconds)} ms`;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
+}
+
+export function size(bytes: number): string {
+  return bytes < 1e6 ? `${Math.max(1, Math.round(bytes / 1000))} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
+export const fileName = (path: string): string => path.split(/[\\/]/).pop() || path;
+
+/** Several sources in one line. */
+export function sourceText(source: Record<string, string>): string {
+  const parts = Object.values(source);
+  return parts.length === 1 ? parts[0] : Object.entries(source).map(([name, text]) => `${name}: ${text}`).join("  ·  ");
+}
+
+/** 1, 2 or 5 times a power of ten, so that about `wanted` of them fit between. */
+export function ticks(low: number, high: number, wanted: number): { values: number[]; step: number } {
+  const span = high - low || 1;
+  const rough = span / wanted;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * (rough / power < 1.5 ? 1 : rough / power < 3.5 ? 2 : rough / power < 7.5 ? 5 : 10);
+  const values: number[] = [];
+  for (let index = Math.ceil(low / step - 1e-9); index * step <= high + 1e-9 * span; index++) values.push(index * step);
+  return { values, step };
+}

@@ -1,0 +1,22 @@
+import { number } from "../format";
+import type { Reference } from "../records";
+
+const WORDS = { found: "found", "search error": "search error", "model error": "model error" };
+
+/** Was the wanted output found, missed by the search, or thought worse by the model? */
+export function ReferenceNote({ reference }: { reference: Reference }) {
+  return (
+    <section className="reference-note" aria-label="Reference">
+      <div>
+        <span className={`verdict ${reference.verdict === "found" ? "good" : "bad"}`}>{WORDS[reference.verdict]}</span>{" "}
+        <bdi className="whole">{reference.text}</bdi>
+      </div>
+      <p>{reference.sentence}</p>
+      <p className="hint">
+        score {number(reference.score)}, log p {number(reference.log_prob)}
+        {reference.lost_at !== null && `; fell out of the beam at step ${reference.lost_at + 1}`}
+        {reference.margin !== null && `, by ${number(reference.margin)}`}
+      </p>
+    </section>
+  );
+}

@@ -1,0 +1,37 @@
+import { memo } from "react";
+
+import { percent, probability } from "../format";
+import type { Token } from "../records";
+
+/** How unsure the model was, as the share of the mark's colour behind a token. */
+function doubt(token: Token): string {
+  return `${Math.round(70 * (1 - probability(token.log_prob)))}%`;
+}
+
+/** An output token by token: the less probable, the more strongly marked. */
+export const TokenStrip = memo(function TokenStrip(props: { tokens: Token[]; chosen: number | null; onChoose(step: number): void }) {
+  return (
+    <div className="tokens" role="group" aria-label="Tokens" dir="auto">
+      {props.tokens.map((token, step) => (
+        <button
+          key={step}
+          className={`token${token.forced ? " forced" : ""}`}
+          aria-pressed={step === props.chosen}
+          style={{ "--doubt": doubt(token) } as React.CSSProperties}
+          title={`step ${step + 1}: ${percent(probability(token.log_prob))}, rank ${token.rank}, ${token.entropy.toFixed(2)} bits${token.forced ? ", forced" : ""}`}
+          onClick={() => props.onChoose(step)}
+        >
+          {token.text}
+        </button>
+      ))}
+    </div>
+  );
+});
+
+export function DoubtLegend() {
+  return (
+    <span className="legend" aria-hidden="true">
+      sure <span className="doubt-scale" /> unsure
+    </span>
+  );
+}

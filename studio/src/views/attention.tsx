@@ -1,0 +1,136 @@
+import { useCallback, useEffect, useMemo, useState } from "react";
+
+import type { View } from "../app";
+import type { Backend } from "../backend";
+import { gradient } from "../colour";
+import { useAttention, type Decoding, type Which } from "../decoding";
+import { HeadGrid } from "../draw/head_grid";
+import { Heatmap, type Cell } from "../draw/heatmap";
+import { PictureAttention } from "../draw/picture";
+import { SoundAttention } from "../draw/sound";
+import { number } from "../format";
+import { Check, Segments } from "../parts/controls";
+import { Linked } from "../parts/linked";
+import { useRoom } from "../parts/room";
+import { Empty, Loading, ProblemNote } from "../parts/states";
+import type { Attention, Axis, Prediction } from "../records";
+import { useDark } from "../theme";
+import { chosenWeights, columnsOf, largest, type Choice } from "../weights";
+
+const NAMES: Record<Which, string> = { cross: "output → source", encoder: "source → source", decoder: "output → output" };
+
+export function AttentionView({ backend, decoding, go }: { backend: Backend; decoding: Decoding; go(view: View): void }) {
+  const { prediction, chosen, choose } = decoding;
+  const [wanted, setWhich] = useState<Which>("cross");
+  const kinds = (["cross", "encoder", "decoder"] as const).filter(
+    (kind) => prediction && prediction[kind].layers > 0 && (!decoding.inspected || kind === "cross" || decoding.inspected.attention.some((one) => one.which === kind)),
+  );
+  const which = kinds.includes(wanted) ? wanted : (kinds[0] ?? "cross");
+  const attention = useAttention(backend, decoding, which, kinds.length > 0);
+  if (!prediction)
+    return <Empty title="Nothing to look at yet">First give an input under <button className="link" onClick={() => go("predict")}>Predict</button>.</Empty>;
+  if (!kinds.length) return <Empty title="This model has no attention">Its decoder sees the source as a whole, not position by position.</Empty>;
+  return (
+    <>
+      <div className="toolbar">
+        <label className="inline">
+          Output
+          <select value={chosen} onChange={(event) => choose(Number(event.target.value))}>
+            {prediction.outputs.map((output, index) => (
+              <option key={index} value={index}>{`${index + 1}. ${output.text.slice(0, 80) || "(empty)"}  (${number(output.score)})`}</option>
+            ))}
+          </select>
+        </label>
+        {kinds.length > 1 && (
+          <Segments label="Attention of" value={which} onChange={setWhich} options={kinds.map((kind) => ({ value: kind, text: NAMES[kind] }))} />
+        )}
+      </div>
+      {attention.problem && <ProblemNote text={attention.problem} />}
+      {attention.busy && <Loading what="Reading the attention…" />}
+      {attention.answer ? (
+        <AttentionPanel attention={attention.answer} prediction={prediction} />
+      ) : (
+        !attention.busy && !attention.problem && <Empty title="This page was written without the attention of this output" />
+      )}
+    </>
+  );
+}
+
+const BESIDE = 40; // columns that leave room for the heads beside the matrix
+
+type Pointed = { row?: number; column?: number } | null;
+
+export function AttentionPanel({ attention, prediction }: { attention: Attention; prediction: Prediction }) {
+  const dark = useDark();
+  const [choice, setChoice] = useState<Choice>({ layer: null, head: null });
+  const [cell, setCell] = useState<Cell | null>(null);
+  const [pointed, setPointed] = useState<Pointed>(null);
+  const [full, setFull] = useState(false);
+  const [body, room] = useRoom<HTMLDivElement>();
+  const many = attention.maps !== null && attention.layers * attention.heads > 1;
+  const beside = many && attention.columns.length <= BESIDE && attention.heads <= 8;
+  const weights = useMemo(() => chosenWeights(attention, choice), [attention, choice]);
+  useEffect(() => {
+    setCell(null);
+    setPointed(null);
+  }, [attention]);
+  useEffect(() => setChoice({ layer: null, head: null }), [attention.layers, attention.heads, attention.which]);
+  const onCell = useCallback((next: Cell | null) => {
+    setPointed(null);
+    setCell(next);
+  }, []);
+  const onPoint = useCallback((next: Pointed) => {
+    setCell(null);
+    setPointed(next);
+  }, []);
+  const onRow = useCallback((row: number | null) => {
+    setCell(null);
+    setPointed(row === null ? null : { row });
+  }, []);
+  const cross = attention.which === "cross";
+  const media = cross ? prediction.axes.filter((axis) => axis.media && (axis.grid || axis.media.spectrogram)) : [];
+  const text = cross ? prediction.axes.some((axis) => axis.kind === "text") || !prediction.axes.length : true;
+  const row = pointed?.row ?? cell?.row ?? null;
+  return (
+    <div className={beside ? "beside" : "attention"}>
+    {many && <HeadGrid attention={attention} choice={choice} onChoose={setChoice} />}
+    <div ref={body} className="attention">
+      {media.map((axis) => <Media key={axis.name} axis={axis} weights={weights} rows={attention.rows} row={row} room={room} onRow={onRow} />)}
+      {text && (
+        <Linked weights={weights} rows={attention.rows} columns={attention.columns} names={attention.which === "cross" ? ["source", "output"] : attention.which === "encoder" ? ["looked at", "source"] : ["looked at", "output"]}
+          cell={cell} pointed={pointed} onPoint={onPoint} />
+      )}
+      <div className="heading">
+        <p className="readout" data-testid="readout">
+          {cell ? (
+            <>
+              <bdi className="piece">{attention.rows[cell.row]}</bdi> ← <bdi className="piece">{attention.columns[cell.column]}</bdi>:{" "}
+              <b data-testid="weight">{weights.data[cell.row * weights.columns + cell.column].toFixed(4)}</b>
+            </>
+          ) : (
+            <span className="hint">{many ? label(choice) + "; " : ""}hover a cell, or focus the matrix and use the arrow keys, to read its weight</span>
+          )}
+        </p>
+        <span className="legend" aria-hidden="true">0 <span className="scale" style={{ background: gradient(dark) }} /> {full ? "1" : number(largest(weights.data), 2)}</span>
+        <Check label="full scale to 1" checked={full} onChange={setFull} />
+      </div>
+      {room > 0 && <Heatmap weights={weights} rows={attention.rows} columns={attention.columns} room={room} full={full} cell={cell} onCell={onCell} />}
+    </div>
+    </div>
+  );
+}
+
+function label(choice: Choice): string {
+  const layer = choice.layer === null ? "mean of the layers" : `layer ${choice.layer + 1}`;
+  return `${layer}, ${choice.head === null ? "mean of the heads" : `head ${choice.head + 1}`}`;
+}
+
+function Media(props: { axis: Axis; weights: ReturnType<typeof chosenWeights>; rows: string[]; row: number | null; room: number; onRow(row: number | null): void }) {
+  const { axis, weights, rows, row, room, onRow } = props;
+  const own = useMemo(() => columnsOf(weights, axis.begin, axis.end), [weights, axis]);
+  return axis.grid ? (
+    axis.media!.url ? <PictureAttention axis={axis} weights={own} tokens={rows} row={row} onRow={onRow} /> : null
+  ) : (
+    <SoundAttention axis={axis} weights={own} tokens={rows} row={row} room={room} onRow={onRow} />
+  );
+}

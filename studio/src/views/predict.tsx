@@ -1,0 +1,185 @@
+import { useEffect, useState } from "react";
+
+import type { View } from "../app";
+import type { Backend } from "../backend";
+import type { Decoding } from "../decoding";
+import { duration, number, sourceText } from "../format";
+import { Field, NumberField } from "../parts/controls";
+import { SourceInput } from "../parts/source_input";
+import { Empty, Loading, ProblemNote } from "../parts/states";
+import { Steps } from "../parts/steps";
+import { DoubtLegend, TokenStrip } from "../parts/tokens";
+import type { Alternative, Output, Prediction, Source } from "../records";
+import { ReferenceNote } from "../parts/reference";
+
+const PROMPT: Source = { name: "source", kind: "text", is_file: false, encoder: "" };
+
+export function PredictView({ decoding, go }: { backend: Backend; decoding: Decoding; go(view: View): void }) {
+  const { run, prediction, inspected, busy, problem } = decoding;
+  if (!inspected && !run.ready)
+    return <Empty title="This run has no weights yet">Training has to save a first time before it can predict. Its curves are under <button className="link" onClick={() => go("training")}>Training</button>.</Empty>;
+  return (
+    <div className={inspected ? "" : "columns"}>
+      {!inspected && <InputPanel decoding={decoding} />}
+      <div className="results">
+        {inspected && <h1 className="asked" dir="auto">{sourceText(inspected.prediction.input)}</h1>}
+        {problem && <ProblemNote text={problem} />}
+        {prediction ? (
+          <Results decoding={decoding} prediction={prediction} go={go} />
+        ) : busy ? (
+          <Loading what="Decoding…" />
+        ) : (
+          !problem && (
+            <Empty title="What does the model make of it?">
+              Give an input on the left. You will see its best outputs, how sure it was of each token, and what else it thought of.
+            </Empty>
+          )
+        )}
+      </div>
+    </div>
+  );
+}
+
+function InputPanel({ decoding }: { decoding: Decoding }) {
+  const { run, wish, change, decode, busy, prediction } = decoding;
+  const [word, setWord] = useState("");
+  const again = (changes: Parameters<typeof change>[0]) => (prediction ? decode(changes) : change(changes));
+  const ban = () => {
+    const banned = word.trim();
+    setWord("");
+    if (banned && !wish.forbidden.includes(banned)) again({ forbidden: [...wish.forbidden, banned], forced: null });
+  };
+  return (
+    <section className="panel" aria-label="Input and search">
+      {(run.sources.length ? run.sources : [PROMPT]).map((source) => (
+        <SourceInput key={source.name} source={source} decoding={decoding} />
+      ))}
+      <Field label="Reference" hint="optional: what it should be">
+        {(id) => (
+          <input id={id} dir="auto" spellCheck={false} value={wish.reference}
+            onChange={(event) => change({ reference: event.target.value })}
+            onKeyDown={(event) => event.key === "Enter" && decode()} />
+        )}
+      </Field>
+      <button className="main" disabled={busy} onClick={() => decode()}>{busy ? "Decoding…" : "Predict"}</button>
+      <fieldset className="search">
+        <legend>Search</legend>
+        <div className="row">
+          <NumberField label="Beam width" value={wish.beam} least={1} most={100}
+            onChange={(beam) => again({ beam, nBest: Math.min(wish.nBest, beam) })} />
+          <NumberField label="Outputs" value={wish.nBest} least={1} most={100}
+            onChange={(nBest) => again({ nBest, beam: Math.max(wish.beam, nBest) })} />
+        </div>
+        <Field label="Length normalisation">
+          {(id) => (
+            <select id={id} value={wish.normalize} onChange={(event) => again({ normalize: event.target.value as typeof wish.normalize })}>
+              <option value="none">none: the sum</option>
+              <option value="average">average a token</option>
+              <option value="gnmt">GNMT penalty</option>
+            </select>
+          )}
+        </Field>
+        <div className="field">
+          <label htmlFor="ban">Never write <span className="hint">a word</span></label>
+          <div className="row">
+            <input id="ban" dir="auto" value={word} spellCheck={false} onChange={(event) => setWord(event.target.value)}
+              onKeyDown={(event) => event.key === "Enter" && ban()} />
+            <button className="quiet" onClick={ban}>Ban</button>
+          </div>
+          <div className="chips">
+            {wish.forbidden.map((one) => (
+              <button key={one} className="chip" title="Allow it again" aria-label={`Allow ${one} again`}
+                onClick={() => again({ forbidden: wish.forbidden.filter((kept) => kept !== one) })}>
+                <s><bdi>{one}</bdi></s> ×
+              </button>
+            ))}
+          </div>
+        </div>
+        {wish.forced && (
+          <div className="field" data-testid="forced">
+            <span className="label">Forced beginning</span>
+            <div className="chips">
+              <button className="chip" title="Decode freely again" aria-label="Decode freely again" onClick={() => again({ forced: null })}>
+                <bdi className="piece">{wish.forced.texts.join("")}</bdi> ×
+              </button>
+            </div>
+          </div>
+        )}
+      </fieldset>
+    </section>
+  );
+}
+
+function Results({ decoding, prediction, go }: { decoding: Decoding; prediction: Prediction; go(view: View): void }) {
+  const { chosen, choose, decode, inspected, previous, took, busy, wish } = decoding;
+  const [step, setStep] = useState<number | null>(null);
+  useEffect(() => setStep(null), [prediction, chosen]);
+  const output = prediction.outputs[chosen];
+  const force = (at: number, alternative: Alternative) => {
+    const before = output.tokens.slice(0, at);
+    decode({
+      forced: {
+        ids: [...before.map((token) => token.id), alternative.id],
+        texts: [...before.map((token) => token.text), alternative.text],
+      },
+    });
+  };
+  const unknown = Object.values(prediction.unknown).flat();
+  return (
+    <div aria-busy={busy} className={busy ? "waiting" : ""} data-testid="results">
+      {unknown.length > 0 && (
+        <p className="note">Not in the vocabulary of this run: {unknown.map((token, index) => <bdi key={index} className="piece tag">{token}</bdi>)}</p>
+      )}
+      <div className="heading">
+        <h2>Outputs</h2>
+        <DoubtLegend />
+        <span className="hint">
+          beam {prediction.search.beam}, {prediction.search.normalize === "none" ? "no length normalisation" : `normalised: ${prediction.search.normalize}`}
+          {" · "}decoded in {duration(prediction.seconds)}
+          {!inspected && took > 0 && <span data-testid="took" data-took={took} data-seconds={prediction.seconds}>, here after {duration(took / 1000)}</span>}
+        </span>
+      </div>
+      <ol className="outputs">
+        {prediction.outputs.map((one, index) => (
+          <li key={index} className={index === chosen ? "on" : ""}>
+            <button className="pick" aria-pressed={index === chosen} aria-label={`Look at output ${index + 1}`} onClick={() => choose(index)}>
+              {index + 1}
+            </button>
+            <div className="output">
+              {index === chosen ? (
+                <TokenStrip tokens={one.tokens} chosen={step} onChoose={setStep} />
+              ) : (
+                <div className="plain" dir="auto" data-testid="output-text">{one.text || "(empty)"}</div>
+              )}
+              <div className="small">
+                <Moved output={one} index={index} previous={previous} />
+                {!one.finished && <span className="tag warn">cut at the length limit</span>}
+                {index === chosen && <bdi className="whole" data-testid="best-text">{one.text}</bdi>}
+              </div>
+            </div>
+            <div className="scores">
+              <span>score <b>{number(one.score)}</b></span>
+              <span>log p <b>{number(one.log_prob)}</b></span>
+            </div>
+          </li>
+        ))}
+      </ol>
+      {prediction.reference && <ReferenceNote reference={prediction.reference} />}
+      <p className="row links">
+        {prediction.cross.layers > 0 && <button className="quiet" onClick={() => go("attention")}>Where it looked</button>}
+        {(!inspected || inspected.tree) && <button className="quiet" onClick={() => go("tree")}>How it was searched</button>}
+        {wish.forced && !inspected && <button className="quiet" onClick={() => decode({ forced: null })}>Decode freely again</button>}
+      </p>
+      <h2>Step by step</h2>
+      <Steps output={output} chosen={step} force={inspected ? null : force} />
+    </div>
+  );
+}
+
+/** What a change of the search did to an output. */
+function Moved({ output, index, previous }: { output: Output; index: number; previous: Prediction | null }) {
+  if (!previous) return null;
+  const before = previous.outputs.findIndex((one) => one.text === output.text);
+  if (before === index) return null;
+  return <span className="tag">{before < 0 ? "new" : `was ${before + 1}`}</span>;
+}

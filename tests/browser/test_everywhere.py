@@ -1,0 +1,93 @@
+"""What holds for every view: it can be reached and read by everybody, light and dark, and at 1,000 pixels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+VIEWS = ("predict", "attention", "tree", "training", "errors", "map")
+AXE = ROOT / "studio" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def fill(page: Any, studio: Any, view: str, run: str = "run") -> None:
+    """The view with something in it."""
+    page.goto(f"{studio.address}#predict/{run}")
+    page.get_by_label("Input", exact=True).fill("abcde")
+    page.get_by_role("textbox", name="Reference").fill("hgf")
+    page.get_by_role("button", name="Predict").click()
+    page.get_by_test_id("results").wait_for()
+    page.locator(f"#tab-{view}").click()
+    if view == "errors":
+        page.get_by_role("button", name="Measure").click()
+        page.locator("table.errors").wait_for()
+    elif view == "map":
+        page.get_by_test_id("scatter").wait_for()
+        page.get_by_role("button", name="Find").click()
+        page.get_by_test_id("neighbours").wait_for()
+    else:
+        ready = {"predict": ".steps", "attention": "[data-testid=matrix]", "tree": ".node-detail", "training": ".audit"}
+        page.locator(ready[view]).first.wait_for()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_nothing_is_out_of_reach(page: Any, studio: Any, view: str, theme: str) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: npm ci in studio/")
+    page.emulate_media(color_scheme=theme)
+    fill(page, studio, view, "transformer" if view == "attention" else "run")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    grave = [
+        f"{one['id']} ({one['impact']}): {node['html'][:160]} {node.get('failureSummary', '')[:300]}"
+        for one in found["violations"]
+        for node in one["nodes"][:3]
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert not grave, "\n".join(grave)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_narrow_window_needs_no_scrolling_sideways(page: Any, studio: Any, view: str) -> None:
+    page.set_viewport_size({"width": 1000, "height": 700})
+    fill(page, studio, view)
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_views_are_reached_by_keyboard(page: Any, studio: Any) -> None:
+    page.goto(studio.address)
+    page.locator("#tab-predict").focus()
+    for view in (*VIEWS[1:], VIEWS[0]):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("name => document.activeElement.id === name", arg=f"tab-{view}")
+        assert page.locator(f"#tab-{view}").get_attribute("aria-selected") == "true"
+
+
+def test_colours_can_be_switched_and_are_kept(page: Any, studio: Any) -> None:
+    page.goto(studio.address)
+    colour = "getComputedStyle(document.documentElement).backgroundColor"
+    light = page.evaluate(colour)
+    page.get_by_label("Colours").select_option("dark")
+    dark = page.evaluate(colour)
+    assert dark != light
+    page.reload()
+    page.get_by_label("Colours").wait_for()
+    assert page.evaluate(colour) == dark
+
+
+def test_a_view_without_a_prediction_says_what_to_do(page: Any, studio: Any) -> None:
+    page.goto(f"{studio.address}#tree/run")
+    page.get_by_role("button", name="Predict", exact=True).click()
+    page.get_by_label("Input", exact=True).wait_for()
+
+
+def test_a_studio_that_has_gone_is_told(page: Any, studio: Any) -> None:
+    page.goto(f"{studio.address}#predict/run")
+    page.get_by_label("Input", exact=True).fill("abc")
+    page.route("**/api/**", lambda route: route.abort())
+    page.get_by_role("button", name="Predict").click()
+    page.get_by_role("alert").wait_for()
+    assert "does not answer" in page.get_by_role("alert").inner_text()

@@ -1,0 +1,136 @@
+"""Pages in one file: the same views, opened from a disk, and nothing asked for."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+LAYERS, HEADS, SIDE = 6, 8, 512
+
+
+@pytest.fixture
+def alone(page: Any) -> Any:
+    """A page at whose end it is seen that it asked for nothing but itself."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    yield page
+    assert [url for url in asked if not url.startswith(("data:", "blob:"))] == asked[:1]
+
+
+def test_an_inspected_input_has_all_its_views(alone: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    from dragoman import load
+    from dragoman.studio.page import inspect_page
+
+    system = load(runs["transformer"])
+    text = "<script>window.broken=1</script>"
+    place = tmp_path / "page.html"
+    place.write_text(inspect_page(system, runs["transformer"], ["abcde", text]), encoding="utf-8")
+    assert place.stat().st_size < 2_000_000
+    alone.goto(place.as_uri())
+    best = system.predict(["abcde"], n_best=5)[0]
+    assert alone.get_by_test_id("best-text").inner_text() == best.text
+    alone.locator("#tab-attention").click()
+    alone.get_by_role("radio", name="layer 2, head 1", exact=True).click()
+    alone.get_by_test_id("matrix").hover(position={"x": 5, "y": 5})
+    assert best.attention is not None
+    shown = float(alone.get_by_test_id("weight").inner_text())
+    assert shown == pytest.approx(best.attention[0, 4, 0], abs=5e-3)  # a page keeps weights in a byte each
+    alone.locator("#tab-tree").click()
+    assert alone.locator(".tree .node").count() > 10
+    alone.locator(".inspected-choice select").select_option("1")
+    alone.locator("#tab-predict").click()
+    assert alone.locator("h1").inner_text() == text
+    assert alone.evaluate("window.broken") is None
+
+
+def test_a_report_has_curves_errors_and_alignments(alone: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    from dragoman import load
+    from dragoman.studio.page import report_page
+
+    place = tmp_path / "report.html"
+    place.write_text(report_page(runs["run"], load(runs["run"])), encoding="utf-8")
+    assert place.stat().st_size < 2_000_000
+    alone.goto(place.as_uri())
+    alone.get_by_test_id("chart-Loss").locator("polyline").first.wait_for()
+    alone.get_by_text("rows to train on").wait_for()
+    alone.locator("#tab-errors").click()
+    alone.locator("table.errors tbody tr").first.wait_for()
+    alone.locator("#tab-attention").click()
+    alone.get_by_test_id("matrix").wait_for()
+
+
+def test_48_heads_of_512_by_512_are_switched_at_once(alone: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    from dragoman import load
+    from dragoman.studio import page, records
+
+    system = load(runs["transformer"])
+    made = page.inspected(system, "abcde", records.PredictRequest(input="abcde"), "transformer")
+    chance = np.random.default_rng(0)
+    maps = chance.dirichlet(np.full(SIDE, 0.05), (LAYERS * HEADS, SIDE))
+    maps /= maps.max()
+
+    def matrix(data: np.ndarray) -> records.Matrix:
+        packed = base64.b64encode((data * 255).astype(np.uint8).tobytes()).decode()
+        return records.Matrix(maps=len(data), rows=SIDE, columns=SIDE, encoding="uint8", data=packed)
+
+    labels = [f"t{index}" for index in range(SIDE)]
+    large = records.Attention(
+        which="cross",
+        rows=labels,
+        columns=labels,
+        layers=LAYERS,
+        heads=HEADS,
+        average=matrix(maps[:1]),
+        maps=matrix(maps),
+    )
+    whole = page.Page(
+        kind="inspect", title="large", version="0", run=page.history.run(runs["transformer"], "transformer"),
+        inspected=[made.model_copy(update={"attention": [large]})],
+        training=None, audit=None, settings=None, errors=None, map=None,
+    )  # fmt: skip
+    place = tmp_path / "large.html"
+    place.write_text(page.write(whole, most=10**9), encoding="utf-8")
+    alone.goto(place.as_uri())
+    alone.locator("#tab-attention").click()
+    alone.get_by_test_id("matrix").wait_for()
+    took = alone.evaluate(
+        """async () => {
+            const painted = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+            const took = [];
+            for (const head of document.querySelectorAll('.heads [role=radio]')) {
+                await painted();
+                const began = performance.now();
+                head.click();
+                await painted();
+                took.push(performance.now() - began);
+            }
+            return took;
+        }"""
+    )
+    print(f"switching of {len(took)} maps: median {np.median(took):.0f} ms, slowest {max(took):.0f} ms")
+    assert len(took) == (LAYERS + 1) * (HEADS + 1)
+    assert np.median(took) < 100
+    matrix_box = alone.get_by_test_id("matrix")
+    moved = alone.evaluate(
+        """async () => {
+            const painted = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+            const canvas = document.querySelector('[data-testid=matrix]');
+            const box = canvas.getBoundingClientRect();
+            const took = [];
+            for (let step = 0; step < 30; step++) {
+                await painted();
+                const began = performance.now();
+                const place = {bubbles: true, clientX: box.left + 10 * step + 5, clientY: box.top + 10 * step + 5};
+                canvas.dispatchEvent(new PointerEvent('pointermove', place));
+                await painted();
+                took.push(performance.now() - began);
+            }
+            return took;
+        }"""
+    )
+    print(f"hovering: median {np.median(moved):.0f} ms")
+    assert matrix_box.is_visible() and np.median(moved) < 50

@@ -1,0 +1,136 @@
+"""One-file pages: all in one file under 2 MB, nothing fetched, text carried inertly; and the verbs that write them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.studio import page, records
+from dragoman.system import System
+
+SHELL = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8" /><title>Dragoman studio</title>
+<script type="module" crossorigin src="./studio.js"></script><link rel="stylesheet" crossorigin href="./studio.css">
+</head><body><div id="root"></div></body></html>
+"""
+NASTY = "</script><script>alert(1)</script><!-- \u2028 & שלום 👩‍👩‍👧 \\u003c"
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A page bundle as the build makes one, but small."""
+    folder = tmp_path / "bundle" / "static"
+    folder.mkdir(parents=True)
+    (folder / "index.html").write_text(SHELL, encoding="utf-8")
+    (folder / "studio.js").write_text(r'const close = "</script>", group = /(\d)\1/; // \g<0>', encoding="utf-8")
+    (folder / "studio.css").write_text('a::after { content: "</style>" }', encoding="utf-8")
+    monkeypatch.setattr(page.resources, "files", lambda _: folder.parent)
+    return folder
+
+
+def data_of(html: str) -> records.Page:
+    found = re.findall(r"<script>window\.__DATA__=(.*?)</script>", html, re.DOTALL)
+    assert len(found) == 1
+    return records.Page(**json.loads(found[0]))
+
+
+def check_alone(html: str) -> None:
+    assert len(html.encode()) < 2_000_000
+    assert "default-src 'none'" in html and "connect-src" not in html
+    assert not re.search(r'\b(src|href)="(?!data:)', html)
+    assert html.count("<script") == html.count("</script>") == 2
+    assert html.count("<style>") == html.count("</style>") == 1
+
+
+def test_an_inspected_input_is_one_file(built: Path, tiny_run: Any, recurrent: System) -> None:
+    html = page.inspect_page(recurrent, tiny_run.folder, ["abcd", NASTY])
+    check_alone(html)
+    data = data_of(html)
+    assert data.kind == "inspect" and [one.prediction.input["source"] for one in data.inspected] == ["abcd", NASTY]
+    first = data.inspected[0]
+    assert first.prediction.outputs[0].text == recurrent("abcd") and first.tree is not None
+    assert [one.which for one in first.attention] == ["cross"]
+    assert r"/(\d)\1/; // \g<0>" in html and "alert(1)" not in html.split("<script>window")[0].replace("&lt;", "<x")
+
+
+def test_a_title_is_escaped(built: Path, tiny_run: Any, recurrent: System) -> None:
+    html = page.inspect_page(recurrent, tiny_run.folder, ["<b>ab</b>"])
+    assert "<title>run: &lt;b&gt;ab&lt;/b&gt;</title>" in html
+
+
+def test_what_does_not_fit_goes(built: Path, heads_folder: Path, heads: System) -> None:
+    whole = page.inspect_page(heads, heads_folder, ["abcd"])
+    data = data_of(whole)
+    assert [one.which for one in data.inspected[0].attention] == ["cross", "encoder", "decoder"]
+    assert all(one.maps is not None for one in data.inspected[0].attention)
+    less = page.write(data, most=len(whole.encode()) - 10)
+    assert all(one.maps is None and one.average.data for one in data_of(less).inspected[0].attention)
+    assert data_of(less).inspected[0].tree is not None
+    least = data_of(page.write(data, most=1))
+    assert least.inspected[0].tree is None and least.inspected[0].prediction.outputs
+
+
+def test_a_report_tells_the_run(built: Path, tiny_run: Any, recurrent: System) -> None:
+    html = page.report_page(tiny_run.folder, recurrent)
+    check_alone(html)
+    data = data_of(html)
+    assert data.training is not None and data.training.stepped and data.audit is not None
+    assert data.errors is not None and data.errors.rows and len(data.inspected) == page.SAMPLES
+    assert data.run.evaluation is not None and data.inspected[0].prediction.reference is not None
+    assert data_of(page.report_page(tiny_run.folder, recurrent, rows=2)).errors.file.startswith("the first 2 of")  # type: ignore[union-attr]
+
+
+def test_long_curves_are_thinned_to_their_end() -> None:
+    step = records.Stepped(
+        update=0, epoch=0, loss=1.0, learning_rate=1.0, gradient_norm=1.0, tokens_per_second=1.0, seconds=1.0,
+        gold_share=1.0,
+    )  # fmt: skip
+    steps = [step.model_copy(update={"update": number}) for number in range(1, 2002)]
+    whole = records.Training(run="", offset=0, restarted=False, started=[], stepped=steps, validated=[], stopped=None)
+    thin = page._thin(whole).stepped
+    assert len(thin) <= page.STEPS and thin[-1].update == 2001
+
+
+def test_the_verbs_write_pages(
+    built: Path, tiny_run: Any, call: Any, tmp_path: Path, heads_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = call("inspect", tiny_run.folder, "abcd", "hgf", "-o", tmp_path / "page.html")
+    assert made.code == 0 and "page:" in made.err
+    assert len(data_of((tmp_path / "page.html").read_text(encoding="utf-8")).inspected) == 2
+    made = call("report", tiny_run.folder, "-o", tmp_path / "report.html")
+    assert made.code == 0
+    check_alone((tmp_path / "report.html").read_text(encoding="utf-8"))
+    made = call("inspect", tiny_run.folder, "abcd", "-o", tmp_path / "still.svg")
+    assert made.code == 0 and (tmp_path / "still.svg").read_text(encoding="utf-8").startswith("<svg")
+    made = call("inspect", tiny_run.folder, "abcd", "efg", "-o", tmp_path / "still.svg")
+    assert made.code == 2 and "one input" in made.err
+
+
+def test_compare_in_the_terminal(tiny_run: Any, heads_folder: Path, call: Any) -> None:
+    made = call("compare", tiny_run.folder, heads_folder, tiny_run.pairs)
+    text = made.out.decode()
+    assert made.code == 0 and "200 rows" in text and "where they differ most" in text and "B - A" in text
+    made = call("compare", tiny_run.folder, heads_folder, tiny_run.pairs, "--json")
+    found = records.Comparison(**json.loads(made.out))
+    assert (found.a, found.b, found.count) == ("run", "heads", 200)
+
+
+def test_training_writes_a_report_where_the_page_is_built(
+    built: Path, tmp_path: Path, pairs_file: Any, call: Any, tiny_settings: dict[str, Any], as_flags: Any
+) -> None:
+    settings = tiny_settings | {"training": tiny_settings["training"] | {"max_updates": 5}}
+    made = call("train", pairs_file(tmp_path / "pairs.tsv"), "--out", tmp_path / "run", *as_flags(settings))
+    assert made.code == 0 and b"report: " in made.out
+    assert data_of((tmp_path / "run" / "report.html").read_text(encoding="utf-8")).errors is not None
+
+
+def test_without_the_page_report_says_what_is_missing(
+    tiny_run: Any, call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page.resources, "files", lambda _: tmp_path)
+    for made in (call("report", tiny_run.folder), call("inspect", tiny_run.folder, "ab", "-o", tmp_path / "x.html")):
+        assert made.code == 2 and "make studio" in made.err

@@ -1,0 +1,230 @@
+"""The server answers the studio's own page on loopback, within limits, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
+
+import httpx
+
+from dragoman.errors import UserError
+from dragoman.studio import page, records, server, uploads
+from dragoman.studio.looking import look
+from dragoman.studio.matrices import weights
+from dragoman.studio.server import application
+from dragoman.system import System
+
+HOME = "http://127.0.0.1:8400"
+
+
+class Client:
+    """One question at a time, straight to the application: no socket is opened."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    def get(self, path: str, **given: Any) -> httpx.Response:
+        return asyncio.run(self._ask("GET", path, given))
+
+    def post(self, path: str, **given: Any) -> httpx.Response:
+        return asyncio.run(self._ask("POST", path, given))
+
+    async def _ask(self, method: str, path: str, given: dict[str, Any]) -> httpx.Response:
+        if isinstance(given.get("content"), list):
+            given["content"] = _pieces(given["content"])
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url=HOME, timeout=60) as client:
+            return await client.request(method, path, **given)
+
+
+async def _pieces(pieces: list[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+@pytest.fixture(scope="module")
+def client(tiny_run: Any, heads_folder: Path) -> Iterator[Client]:
+    app = application([tiny_run.folder, heads_folder], "cpu")
+    yield Client(app)
+    app.state.uploads.close()
+
+
+def test_runs_training_audit_settings(client: Client) -> None:
+    runs = [records.Run(**one) for one in client.get("/api/runs").json()]
+    assert [run.id for run in runs] == ["run", "heads"]
+    first = records.Training(**client.get("/api/runs/run/training").json())
+    assert first.stepped and not client.get(f"/api/runs/run/training?after={first.offset}").json()["stepped"]
+    assert records.Audit(**client.get("/api/runs/run/audit").json()).train > 0
+    assert records.Settings(**client.get("/api/runs/run/settings").json()).settings
+
+
+def test_predict_tree_and_attention_are_of_one_search(client: Client, recurrent: System) -> None:
+    asked = {"input": "abcd", "beam": 3, "n_best": 3, "reference": "dcba"}
+    made = records.Prediction(**client.post("/api/runs/run/predict", json=asked).json())
+    found = look(recurrent, "abcd", records.PredictRequest(**asked))
+    assert [one.text for one in made.outputs] == [one.text for one in found.prediction.outputs]
+    tree = records.Tree(**client.post("/api/runs/run/tree", json=asked).json())
+    pruned = [(i, j) for i, step in enumerate(tree.steps) for j, node in enumerate(step) if node.fate == "pruned"]
+    step, place = pruned[0]
+    np.testing.assert_allclose(tree.steps[step][place].total, found.result.trace.steps[step].total[place])
+    tokens = [token.id for token in made.outputs[1].tokens]
+    answer = client.post("/api/runs/run/attention", json={"input": "abcd", "tokens": tokens})
+    shown = records.Attention(**answer.json())
+    assert shown.maps is not None and found.result.hypotheses[1].attention is not None
+    np.testing.assert_allclose(weights(shown.maps)[0], found.result.hypotheses[1].attention[:, 0], atol=1e-4)
+
+
+def test_tables_and_map(client: Client, tiny_run: Any) -> None:
+    errors = records.Errors(**client.post("/api/runs/run/errors", json={}).json())
+    assert errors.rows and errors.file == "test"
+    by_path = records.Errors(**client.post("/api/runs/run/errors", json={"file": str(tiny_run.pairs)}).json())
+    assert by_path.evaluation.rows == 200 and by_path.file == "pairs.tsv"
+    compared = records.Comparison(**client.post("/api/compare", json={"a": "run", "b": "heads"}).json())
+    assert compared.count == errors.evaluation.rows and (compared.a_name, compared.b_name) == ("run", "heads")
+    drawn = records.RepresentationMap(**client.post("/api/runs/heads/map", json={"n": 30}).json())
+    assert len(drawn.points) == 30
+    near = client.post("/api/runs/heads/neighbours", json={"input": drawn.points[3].source["source"], "n": 30}).json()
+    assert records.Neighbours(**near).neighbours[0].index == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["</script><img src=x onerror=alert(1)>", "مرحبا ab", "a👩‍👩‍👧b", "ab " * 1666, "\ud800 a"]
+)
+def test_any_text_comes_back_as_it_was(client: Client, text: str) -> None:
+    body = json.dumps({"input": text, "max_length": 15})
+    answer = client.post("/api/runs/run/predict", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.json()["input"]["source"] == text.strip().replace("\ud800", "\ufffd")
+
+
+def test_mistakes_are_answered_with_a_sentence(client: Client) -> None:
+    for path, body, code, words in (
+        ("/api/runs/run/predict", {"input": ""}, 400, "empty input"),
+        ("/api/runs/run/predict", {"input": "a", "beam": 0}, 400, "beam"),
+        ("/api/runs/run/predict", {"input": "a", "beem": 2}, 400, "beem"),
+        ("/api/runs/none/predict", {"input": "a"}, 404, "no run 'none'"),
+        ("/api/runs/run/errors", {"file": "/no/such.tsv"}, 400, "no such file"),
+        ("/api/runs/run/errors", {"file": "upload-00"}, 404, "no such upload"),
+    ):
+        answer = client.post(path, json=body)
+        assert answer.status_code == code and words in records.Problem(**answer.json()).error
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example"},
+        {"host": "evil.example:8400"},
+        {"host": "127.0.0.1.evil.example:8400"},
+        {"host": "192.168.0.7:8400"},
+        {"host": ""},
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9999"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+def test_other_hosts_and_other_sites_are_refused(client: Client, headers: dict[str, str]) -> None:
+    for answer in (
+        client.get("/api/runs", headers=headers),
+        client.post("/api/runs/run/predict", json={"input": "ab"}, headers=headers),
+        client.post("/api/upload?name=a.png", content=b"x", headers=headers),
+    ):
+        assert answer.status_code == 403
+        assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8400", "localhost:8400", "[::1]:8400", "localhost"])
+def test_loopback_is_answered(client: Client, host: str) -> None:
+    own = {"host": host, "origin": f"http://{host}", "sec-fetch-site": "same-origin"}
+    assert client.get("/api/runs", headers=own).status_code == 200
+
+
+def test_uploads_are_kept_limited_and_given_back(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = records.Upload(**client.post("/api/upload?name=../../x.PNG", content=b"\x89PNG rest").json())
+    assert (taken.name, taken.kind, taken.size) == ("x.PNG", "image", 9)
+    back = client.get(taken.url)
+    assert back.content == b"\x89PNG rest" and back.headers["content-type"] == "image/png"
+    assert client.post("/api/upload?name=a.svg", content=b"<svg/>").status_code == 400
+    assert client.post("/api/upload?name=a.png", content=b"").status_code == 400
+    assert client.get("/api/uploads/..%2f..%2fetc%2fpasswd").status_code == 404
+    too_much = client.post("/api/upload?name=a.png", headers={"content-length": str(server.LARGEST + 1)}, content=b"x")
+    assert too_much.status_code == 413
+    monkeypatch.setattr(uploads, "LARGEST", 1000)
+    assert client.post("/api/upload?name=a.png", content=b"x" * 1001).status_code == 413
+    monkeypatch.setattr(uploads, "TOGETHER", 10)
+    assert client.post("/api/upload?name=b.png", content=b"x" * 9).status_code == 200
+    assert client.get(taken.url).status_code == 404
+
+
+def test_a_question_without_a_length_or_too_long_is_refused(client: Client) -> None:
+    assert client.post("/api/runs/run/predict", content=[b'{"input": "a"}']).status_code == 411
+    assert client.post("/api/runs/run/predict", json={"input": "a" * 2_100_000}).status_code == 413
+
+
+def test_an_uploaded_table_is_measured(client: Client) -> None:
+    taken = client.post("/api/upload?name=mine.tsv", content=b"abc\tcba\nabd\tdba\n").json()
+    found = records.Errors(**client.post("/api/runs/run/errors", json={"file": taken["id"]}).json())
+    assert found.file == "mine.tsv" and [row.line for row in found.rows] == [1, 2]
+
+
+def test_the_page_is_served_and_nothing_beside_it(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "static").mkdir()
+    (tmp_path / "static" / "index.html").write_text("<!doctype html><title>x</title>")
+    (tmp_path / "secret").write_text("secret")
+    monkeypatch.setattr(server, "static_folder", lambda: tmp_path / "static")
+    answer = client.get("/")
+    assert answer.status_code == 200 and "text/html" in answer.headers["content-type"]
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    for path in ("/..%2fsecret", "/%2e%2e/secret", "/nothing.js", "/docs", "/openapi.json"):
+        assert client.get(path).status_code == 404
+
+
+def test_no_request_leaves(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a connection was attempted")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    assert client.post("/api/runs/run/predict", json={"input": "abc"}).status_code == 200
+    assert client.post("/api/runs/run/map", json={"n": 10}).status_code == 200
+
+
+def test_a_port_in_use_is_told_or_avoided() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match="cannot be used"):
+            server._listen(port)
+        listener = server._listen(None)
+        assert listener.getsockname()[0] == "127.0.0.1"
+        listener.close()
+
+
+def test_a_studio_without_its_page_says_so(tiny_run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(page.resources, "files", lambda _: tmp_path)
+    with pytest.raises(UserError, match="make studio"):
+        server.serve([tiny_run.folder], 0, False, "cpu", print)
+
+
+def test_runs_of_the_same_name_are_told_apart(tiny_run: Any) -> None:
+    from dragoman.studio.library import Library
+
+    assert list(Library([tiny_run.folder] * 3).entries) == ["run", "run-2", "run-3"]
+    with pytest.raises(UserError, match="not the folder of a run"):
+        Library([tiny_run.folder.parent])
