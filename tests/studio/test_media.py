@@ -16,6 +16,7 @@ pytest.importorskip("PIL")
 
 from dragoman.errors import UserError
 from dragoman.studio import views
+from dragoman.studio.answers import Studio
 from dragoman.studio.library import Library, Unknown
 from dragoman.studio.looking import look
 from dragoman.studio.matrices import weights
@@ -57,9 +58,6 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_a_picture_that_was_dropped_is_looked_at(pictures: tuple[Path, Path]) -> None:
-    pytest.importorskip("fastapi")
-    from dragoman.studio.server import Studio
-
     folder, picture = pictures
     uploads = Uploads()
     studio = Studio(Library([folder], "cpu"), uploads)

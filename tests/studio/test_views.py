@@ -28,8 +28,10 @@ def test_a_block_of_weights_comes_back_as_it_was() -> None:
     np.testing.assert_allclose(weights(fine), block, atol=1e-5)
     np.testing.assert_allclose(weights(coarse), block, atol=2.1e-3)
     assert weights(matrix(block[0])).shape == (1, 4, 5)
-    large = matrix(np.zeros((48, 512, 512), np.float32))
-    assert len(large.data) < 17_000_000
+    spread = matrix(np.full((48, 512, 512), 1 / 512, np.float32))
+    assert spread.encoding == "uint16" and len(spread.data) < 34_000_000
+    np.testing.assert_allclose(weights(spread)[0, 0], 1 / 512, rtol=0.01)
+    assert weights(matrix(np.array([[-0.1, 0.0, 1.0, 1.2]])))[0, 0].tolist() == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("which", ["recurrent", "heads"])

@@ -33,7 +33,8 @@ class Library:
     def __init__(self, folders: Sequence[Path], device: str = "auto") -> None:
         self.device = device
         self.entries: dict[str, Entry] = {}
-        self._remembered: OrderedDict[Hashable, Any] = OrderedDict()
+        self._remembered: OrderedDict[tuple[str, Hashable], Any] = OrderedDict()
+        self._guard = threading.Lock()  # runs have locks of their own, but share what is remembered
         for folder in folders:
             if not (folder / "config.json").exists():
                 raise UserError(f"{folder}: not the folder of a run (there is no config.json in it)")
@@ -64,13 +65,15 @@ class Library:
             return entry.system
 
     def remember(self, identity: str, key: Hashable, value: Any) -> None:
-        self._remembered[identity, key] = value
-        while len(self._remembered) > KEPT:
-            self._remembered.popitem(last=False)
+        with self._guard:
+            self._remembered[identity, key] = value
+            while len(self._remembered) > KEPT:
+                self._remembered.popitem(last=False)
 
     def recall(self, identity: str, key: Hashable) -> Any:
         return self._remembered.get((identity, key))
 
     def forget(self, identity: str) -> None:
-        for key in [key for key in self._remembered if isinstance(key, tuple) and key[0] == identity]:
-            del self._remembered[key]
+        with self._guard:
+            for key in [key for key in self._remembered if key[0] == identity]:
+                del self._remembered[key]
