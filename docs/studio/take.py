@@ -98,7 +98,7 @@ def main() -> None:
         parser.add_argument(f"--{name}")
     parser.add_argument("--text", default="3. Oktober 1990")
     parser.add_argument("--reference", default="1990-10-03")
-    parser.add_argument("--sentence", default="ein mann steht auf einer leiter und putzt ein fenster .")
+    parser.add_argument("--sentence", default="ein kleiner hund spielt mit einem roten ball im garten .")
     options = parser.parse_args()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
