@@ -46,7 +46,7 @@ bench: $(READY)  ## speed and memory, side by side with others (benchmarks/READM
 studio: $(STATIC)  ## build the web page of studio, inspect and report (needs Node 20 or later)
 
 $(MODULES): studio/package.json studio/package-lock.json
-	cd studio && npm ci --no-audit --no-fund
+	cd studio && npm install --no-save --no-audit --no-fund
 	@touch $@
 
 $(STATIC): $(MODULES) studio/index.html studio/vite.config.ts studio/tsconfig.json $(shell find studio/src -type f)
