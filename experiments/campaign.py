@@ -15,6 +15,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+HERE = Path(__file__).resolve().parent
+
 
 def machine() -> dict[str, Any]:
     """Where the figures were made."""
@@ -94,7 +96,7 @@ def run(
         "training_seconds": round(stopped["seconds"], 1),
         "whole_seconds": round(seconds, 1),
         "threads": threads,
-        "options": list(options),
+        "options": [option.removeprefix(f"{HERE}/") for option in options],  # a settings file by its place here
         **machine(),
     }
     write_result(result, plain)

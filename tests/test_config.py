@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.config import ConfigError, merge, parse_overrides
-from dragoman.data.reading import DataConfig
+from dragoman.data.options import DataConfig
 from dragoman.errors import UserError
 from dragoman.parts import kinds
 from dragoman.planning import plan

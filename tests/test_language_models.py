@@ -21,7 +21,8 @@ from safetensors.torch import load_file
 import dragoman
 from dragoman.config import ConfigError, merge
 from dragoman.data.examples import Example, overlap
-from dragoman.data.reading import DataConfig, read
+from dragoman.data.options import DataConfig
+from dragoman.data.reading import read
 from dragoman.data.running import RunningText
 from dragoman.data.split import split_running
 from dragoman.data.vocabulary import BOS, EOS, PAD

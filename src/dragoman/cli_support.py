@@ -34,7 +34,7 @@ def data_config(source: list[str] | None, target: str | None, root: str | None, 
     from pydantic import ValidationError
 
     from dragoman.config import ConfigError, explain, parse_overrides
-    from dragoman.data.reading import DataConfig
+    from dragoman.data.options import DataConfig
 
     given = parse_overrides(settings or [])
     asked = given.pop("data", {})

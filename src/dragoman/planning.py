@@ -16,7 +16,8 @@ from dragoman.contracts import Modality
 from dragoman.data import tokenizers
 from dragoman.data.audit import Audit
 from dragoman.data.examples import Example, Overlap, overlap
-from dragoman.data.reading import Corpus, DataConfig, read
+from dragoman.data.options import DataConfig
+from dragoman.data.reading import Corpus, read
 from dragoman.data.split import split, split_running
 from dragoman.errors import UserError
 from dragoman.modalities.text import Text

@@ -19,7 +19,7 @@ from torch.nn import ModuleDict, ParameterDict
 from dragoman import parts
 from dragoman.config import ConfigError, Section, explain, merge, nearest, parse_overrides, read_toml
 from dragoman.data.examples import SOURCE, TARGET
-from dragoman.data.reading import DataConfig
+from dragoman.data.options import DataConfig
 from dragoman.data.tokenizers import TokenizerConfig
 from dragoman.search import SearchConfig
 from dragoman.training.options import TrainingConfig

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from dragoman.data import lines
-from dragoman.data.reading import DataConfig, read
+from dragoman.data.options import DataConfig
+from dragoman.data.reading import read
 from dragoman.errors import UserError
 
 

@@ -21,7 +21,8 @@ from dragoman.cli import app
 from dragoman.data import media
 from dragoman.data.examples import overlap
 from dragoman.data.media import MediaError, audio, examine, features, images, probe, recognise, suffix_kind
-from dragoman.data.reading import DataConfig, read
+from dragoman.data.options import DataConfig
+from dragoman.data.reading import read
 from dragoman.data.split import split
 from dragoman.errors import UserError
 

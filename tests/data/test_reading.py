@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from dragoman.data.audit import CATEGORIES, fate
 from dragoman.data.examples import tidy
-from dragoman.data.reading import Corpus, DataConfig, read
+from dragoman.data.options import DataConfig
+from dragoman.data.reading import Corpus, read
 from dragoman.errors import UserError
 
 PIECES = [

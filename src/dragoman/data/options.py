@@ -1,0 +1,77 @@
+"""The settings of reading: which columns, which rows are held out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, field_validator, model_validator
+
+from dragoman.config import Section
+from dragoman.data.columns import Asked
+from dragoman.data.examples import SOURCE, TARGET
+
+ColumnNumber = Annotated[int, Field(strict=True, ge=1)]
+ColumnSetting: TypeAlias = ColumnNumber | Annotated[str, Field(min_length=1)]
+
+
+class DataConfig(Section):
+    """How files are read and what is held out.
+
+    ``source`` and ``target`` are a column's name or number from 1, or a JSON key. Several sources are a list, or a
+    mapping from the name each shall have; an empty list means there is none (a language model): then a file is plain
+    text, one sequence a line, unless its name or content says TSV or JSONL or a column is named as the target.
+    ``running`` says that the lines are one text, read through from the first to the last. ``root`` is the folder that
+    paths in a source column start from; without it, the folder of the file they stand in.
+    """
+
+    format: Literal["auto", "tsv", "jsonl", "parallel", "text"] = "auto"
+    header: Literal["auto", "yes", "no"] = "auto"
+    source: ColumnSetting | list[ColumnSetting] | dict[str, ColumnSetting] | None = None
+    target: ColumnSetting | None = None
+    root: Annotated[str, Field(min_length=1)] | None = None
+    running: bool = False  # language models: one running text, not one sequence a line
+    cache: Literal["auto", "none", "memory", "disk"] = "auto"  # of decoded files; auto: memory, up to 512 MB
+    max_characters: int = Field(default=5000, ge=1)  # of either side
+    dev_share: float = Field(default=0.1, ge=0, lt=1)  # of the distinct sources, where no dev file is given
+    test_share: float = Field(default=0.1, ge=0, lt=1)
+    held_out_limit: int = Field(default=1000, ge=1)  # about so many distinct sources at most for each of dev and test
+
+    @field_validator("source")
+    @classmethod
+    def _named_apart(cls, value: object) -> object:
+        names = value if isinstance(value, (list, dict)) else []
+        if TARGET in names and isinstance(value, dict):
+            raise ValueError(f"a source cannot be called {TARGET!r}")
+        if isinstance(value, list) and len(set(map(str, value))) < len(value):
+            raise ValueError("a column is listed twice")
+        return value
+
+    @model_validator(mode="after")
+    def _leave_some(self) -> DataConfig:
+        if self.dev_share + self.test_share >= 1:
+            raise ValueError("dev_share and test_share leave nothing for training; their sum must be below 1")
+        return self
+
+    @model_validator(mode="after")
+    def _running_is_plain(self) -> DataConfig:
+        if self.running and self.source:
+            raise ValueError("running text has no source column; leave out data.source or data.running")
+        return self
+
+    @property
+    def is_plain(self) -> bool:
+        """Is there no source, as for a language model?"""
+        return self.running or (self.source is not None and not self.source)
+
+    def asked(self) -> Asked:
+        if self.is_plain:
+            return Asked({}, self.target)
+        source = self.source
+        if isinstance(source, dict):
+            return Asked(source, self.target)
+        if isinstance(source, list) and len(source) != 1:
+            names = [column if isinstance(column, str) else f"{SOURCE}{column}" for column in source]
+            return Asked(dict(zip(names, source, strict=True)), self.target)
+        if isinstance(source, list):
+            source = source[0]
+        return Asked(None if source is None else {SOURCE: source}, self.target)
