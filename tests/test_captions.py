@@ -97,6 +97,23 @@ def test_inspect_draws_over_the_picture(
     assert wrong.code == 2 and ".png file" in wrong.err
 
 
+def test_several_pictures_are_drawn_below_each_other(
+    trained: System, unseen: list[tuple[str, str]], call: Any, tmp_path: Path
+) -> None:
+    sheets = []
+    for index in range(2):
+        call("inspect", trained.folder, unseen[index][0], "-o", tmp_path / f"{index}.png")
+        sheets.append(Image.open(tmp_path / f"{index}.png"))
+    answer = call("inspect", trained.folder, unseen[0][0], unseen[1][0], "-o", tmp_path / "both.png")
+    assert answer.code == 0 and len(answer.lines) == 2
+    both = Image.open(tmp_path / "both.png")
+    assert both.size == (max(one.width for one in sheets), sum(one.height for one in sheets))
+    top = 0
+    for one in sheets:
+        assert both.crop((0, top, one.width, top + one.height)).tobytes() == one.tobytes()
+        top += one.height
+
+
 # ---- published weights
 
 

@@ -144,6 +144,9 @@ def test_sources_can_be_configured_apart_and_have_defaults(tmp_path: Path) -> No
             {"sources": {"question": {"encoder": {"kind": "grid"}}}},
             "sources.question.encoder.kind = 'grid' reads a pict",
         ),
+        ({"joint": {"kind": "grid"}}, "joint.kind = 'grid' reads pictures"),
+        ({"joint": {"kind": "pyramid", "layers": 2}}, "joint.kind = 'pyramid' makes fewer states"),
+        ({"joint": {}, "data": {"source": "story", "target": "answer"}}, "not several"),
     ],
 )
 def test_what_cannot_be_joined_is_refused(tmp_path: Path, settings: dict[str, Any], says: str) -> None:
@@ -152,6 +155,21 @@ def test_what_cannot_be_joined_is_refused(tmp_path: Path, settings: dict[str, An
     with pytest.raises(ConfigError) as caught:
         plan(file, settings={"data": data} | settings)
     assert says in str(caught.value)
+
+
+def test_a_joint_encoder_is_saved_and_shows_its_self_attention(tmp_path: Path) -> None:
+    file = write(tmp_path / "qa.tsv", rows(60))
+    settings = SMALL | {
+        "data": {"source": ["story", "question"], "target": "answer"},
+        "joint": {"kind": "transformer", "width": 16, "heads": 2, "layers": 2},
+        "training": SMALL["training"] | {"max_updates": 5},
+    }
+    system = train(file, out=tmp_path / "run", settings=settings)
+    asked = {"story": "ann hot bob", "question": "cid same"}
+    before, after = (one.predict([asked], maps=True)[0] for one in (system, System.load(tmp_path / "run")))
+    assert before.text == after.text and before.log_probs == after.log_probs
+    assert after.self_attention is not None and after.attention is not None
+    assert after.self_attention.shape[:2] == (2, 2) and after.self_attention.shape[-1] == len(after.labels)
 
 
 def test_one_source_has_no_mark_and_the_weights_it_had(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 
 from dragoman.config import ConfigError
-from dragoman.contracts import Modality
+from dragoman.contracts import Encoder, Modality
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.modalities.text import TextFrontend
 from dragoman.nn.joining import Joined
@@ -27,7 +27,7 @@ def build_model(recipe: Recipe, modalities: Mapping[str, Modality], target: Toke
         config = recipe.sources[name].encoder
         frontends[name] = modality.frontend()
         encoders[name] = part("encoder", kind_of(config))(config, input_width=frontends[name].width)
-    joined = Joined(encoders) if len(encoders) > 1 else None
+    joined = Joined(encoders, _joint(recipe)) if len(encoders) > 1 else None
     memory = joined or next(iter(encoders.values()), None)
     decoder = part("decoder", kind_of(recipe.decoder))(
         recipe.decoder,
@@ -51,6 +51,23 @@ def build_model(recipe: Recipe, modalities: Mapping[str, Modality], target: Toke
     return model
 
 
+def _joint(recipe: Recipe) -> Callable[[int], Encoder] | None:
+    config = recipe.joint
+    if config is None:
+        return None
+
+    def make(width: int) -> Encoder:
+        encoder: Encoder = part("encoder", kind_of(config))(config, input_width=width)
+        if encoder.stride != 1:
+            raise ConfigError(
+                f"joint.kind = {kind_of(config)!r} makes fewer states of many, and then nobody could tell which state "
+                "belongs to which source; shorten the sources by their own encoders"
+            )
+        return encoder
+
+    return make
+
+
 def _key(recipe: Recipe, name: str, what: str = "modality") -> str:
     """How a person writes the table of a source's modality or encoder."""
     if list(recipe.sources) == ["source"]:
@@ -69,6 +86,20 @@ def _check_layouts(recipe: Recipe) -> None:
                 f"{_key(recipe, name, 'encoder')}.kind = {encoder!r} reads a {reads}, but the {modality} modality of "
                 f"{name!r} gives a {gives}; encoders that read one: {', '.join(fitting) or 'none'}"
             )
+    _check_joint(recipe)
+
+
+def _check_joint(recipe: Recipe) -> None:
+    if recipe.joint is None:
+        return
+    if len(recipe.sources) < 2:
+        raise ConfigError("joint is an encoder that reads several sources together, but here are not several")
+    if part("encoder", kind_of(recipe.joint)).reads != "sequence":
+        fitting = [kind for kind in kinds("encoder") if part("encoder", kind).reads == "sequence"]
+        raise ConfigError(
+            f"joint.kind = {kind_of(recipe.joint)!r} reads pictures, but joined sources are a sequence; encoders that "
+            f"read one: {', '.join(fitting)}"
+        )
 
 
 def _check_pairing(recipe: Recipe) -> None:

@@ -27,7 +27,7 @@ def inspect(
         list[str],
         typer.Argument(
             help="an input: a text, or the path of a picture or recording; for several sources a JSON object; a page "
-            "takes several inputs",
+            "and a sheet of pictures or recordings take several",
             metavar="INPUT…",
             show_default=False,
         ),
@@ -61,11 +61,10 @@ def inspect(
         return
     from dragoman.drawing import draw
 
-    if len(sources) > 1:
-        raise UserError("a drawing shows one input; a page shows several: -o page.html")
-    prediction = system.predict(sources, beam=beam)[0]
-    typer.echo(prediction.text)
-    place, drawn = draw(system, prediction, out)
+    predictions = system.predict(sources, beam=beam)
+    for prediction in predictions:
+        typer.echo(prediction.text)
+    place, drawn = draw(system, predictions, out)
     write_atomically(place, drawn)
     typer.echo(f"picture: {place}", err=True)
 

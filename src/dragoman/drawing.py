@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dragoman.errors import UserError
-from dragoman.overlays import over_picture
+from dragoman.overlays import over_picture, stacked
 from dragoman.overlays_sound import over_spectrogram
 from dragoman.pictures import alignment_svg
 
@@ -23,34 +24,47 @@ SUFFIXES = {
 }  # of what is drawn over a source of this kind; others are drawn as text, .svg
 
 
-def draw(system: System, prediction: Prediction, out: Path | None) -> tuple[Path, bytes | str]:
+def draw(system: System, predictions: Sequence[Prediction], out: Path | None) -> tuple[Path, bytes | str]:
     """Where the drawing goes (by default alignment.svg or .png, as the source needs), and what is to be written there.
 
-    Of several sources the first that is drawn over is shown, or all of them as text.
+    Of several sources the first that is drawn over is shown, or all of them as text. Several pictures or recordings
+    make one sheet, each below the one before.
     """
-    attention = prediction.attention
-    if attention is None:
+    first = predictions[0]
+    if first.attention is None:
         raise UserError(f"{system.folder}: this model has no attention to draw")
-    weights = attention.mean(1)  # (T, S), the mean over maps
-    begin = 0
-    for name, axis in prediction.axes.items():
-        end = begin + len(axis.labels)
+    for name, axis in first.axes.items():
         if axis.kind in SUFFIXES:
             place = _place(out, SUFFIXES[axis.kind], axis.kind)
-            return place, _png(_over(system, prediction, name, weights[:, begin:end]))
-        begin = end
-    title = f"{prediction.source} → {prediction.text}"
-    return _place(out, ".svg", "text"), alignment_svg(prediction.labels, prediction.tokens, weights, title)
+            return place, _png(stacked([_over(system, one, name) for one in predictions]))
+    if len(predictions) > 1:
+        raise UserError("a drawing of text shows one input; a page shows several: -o page.html")
+    title = f"{first.source} → {first.text}"
+    place = _place(out, ".svg", "text")
+    return place, alignment_svg(first.labels, first.tokens, first.attention.mean(1), title)
 
 
-def _over(system: System, prediction: Prediction, name: str, weights: np.ndarray) -> Any:
+def _over(system: System, prediction: Prediction, name: str) -> Any:
     axis, source = prediction.axes[name], prediction.source
-    seen = system.modalities[name].tensor(source if isinstance(source, str) else source[name]).numpy()
+    path = source if isinstance(source, str) else source[name]
+    weights, seen = _looked(prediction, name), system.modalities[name].tensor(path).numpy()
     stride = int(system.model.encoders[name].stride)  # type: ignore[arg-type]
     if axis.seconds is not None:
         return over_spectrogram(seen, weights, prediction.tokens, axis.seconds / stride, axis.seconds)
     assert axis.grid is not None
-    return over_picture(seen, weights, axis.grid, prediction.tokens, stride=stride)
+    return over_picture(seen, weights, axis.grid, prediction.tokens, title=Path(path).name, stride=stride)
+
+
+def _looked(prediction: Prediction, name: str) -> np.ndarray:
+    """(T, S): the mean over maps of the attention to one source."""
+    assert prediction.attention is not None
+    begin = 0
+    for other, axis in prediction.axes.items():
+        end = begin + len(axis.labels)
+        if other == name:
+            return prediction.attention.mean(1)[:, begin:end]
+        begin = end
+    raise KeyError(name)
 
 
 def _place(out: Path | None, suffix: str, kind: str) -> Path:

@@ -91,6 +91,18 @@ def sheet(panels: Sequence[tuple[str, str, np.ndarray]], columns: int = COLUMNS)
     return page
 
 
+def stacked(sheets: Sequence[Image]) -> Image:
+    """One below the other."""
+    if len(sheets) == 1:
+        return sheets[0]
+    page = _pillow().new("RGB", (max(one.width for one in sheets), sum(one.height for one in sheets)), PAGE)
+    top = 0
+    for one in sheets:
+        page.paste(one, (0, top))
+        top += one.height
+    return page
+
+
 def _fitting(text: str, font: Any, width: int) -> str:
     if font.getlength(text) <= width:
         return text

@@ -66,7 +66,9 @@ class Prediction:
     outputs: tuple[Output, ...]  # best first
     axes: Mapping[str, Axis] = field(default_factory=dict)  # the S axis of attention: the sources, one behind the other
     trace: Trace | None = None
-    self_attention: np.ndarray | None = None  # (L, H, S, S) of the encoder, when asked for; several sources have none
+    self_attention: np.ndarray | None = (
+        None  # (L, H, S, S) of the encoder, when asked for; of several sources that of the joint one
+    )
     error: str | None = None  # why there is no output: a file that cannot be read
 
     @property

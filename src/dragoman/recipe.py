@@ -31,6 +31,9 @@ TAKEN = frozenset((*dir(ModuleDict()), *dir(ParameterDict())))  # words that can
 
 ModalityConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("modality", v, "text"))]
 EncoderConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("encoder", v, "rnn"))]
+JointConfig = Annotated[
+    SerializeAsAny[Section] | None, BeforeValidator(lambda v: None if v is None else parts.parse("encoder", v, "rnn"))
+]
 DecoderConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("decoder", v, "rnn"))]
 
 
@@ -58,6 +61,7 @@ class Recipe(Section):
     reference: str = ""  # the paper a preset follows
     data: DataConfig = DataConfig()
     sources: dict[str, SourceConfig] = Field(default={SOURCE: SourceConfig()})
+    joint: JointConfig = None  # of several sources: an encoder that reads the states of all of them once more
     target: TargetConfig = TargetConfig()
     share_vocabulary: bool = False  # one tokeniser for source and target
     share_embeddings: bool = False  # and one table of token vectors
@@ -129,6 +133,7 @@ class Recipe(Section):
             name: {"modality": parts.dump(source.modality), "encoder": parts.dump(source.encoder)}
             for name, source in self.sources.items()
         }
+        plain["joint"] = None if self.joint is None else parts.dump(self.joint)
         plain["decoder"] = parts.dump(self.decoder)
         return plain
 

@@ -10,6 +10,7 @@ import torch
 from law_cases import WIDTH, close, make_decoder, make_encoder, rows_of
 
 from dragoman.nn.joining import Joined
+from dragoman.parts import part
 from dragoman.types import Memory, Padded
 
 LENGTHS = {"story": [7, 3, 1, 5], "question": [2, 4, 4, 1], "hint": [1, 1, 3, 2]}
@@ -20,8 +21,16 @@ ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "conv": ("conv", {"width": 10, "layers": 2}),
     "identity": ("identity", {}),
 }
+JOINT = {
+    "joint rnn": ("rnn", {"width": 5}),
+    "joint conv": ("conv", {"width": 6, "layers": 2}),
+    "joint transformer": ("transformer", {"width": 8, "heads": 2}),
+}
 CASES = [
     ("rnn", "rnn"),
+    ("rnn", "narrow", "joint rnn"),
+    ("rnn", "deep", "joint conv"),
+    ("rnn", "conv", "joint transformer"),
     ("rnn", "narrow", "rnn"),
     ("rnn", "deep"),
     ("rnn", "conv"),
@@ -31,9 +40,15 @@ CASES = [
 
 
 def make(kinds: tuple[str, ...]) -> tuple[dict[str, Any], Joined]:
-    encoders = {name: make_encoder(ENCODERS[kind]) for name, kind in zip(LENGTHS, kinds, strict=False)}
+    """Encoders and what joins them; a kind that begins with "joint" is the encoder of all of them."""
+    own = [kind for kind in kinds if kind in ENCODERS]
+    encoders = {name: make_encoder(ENCODERS[kind]) for name, kind in zip(LENGTHS, own, strict=False)}
     torch.manual_seed(4)
-    return encoders, Joined(encoders).eval()
+    if own == list(kinds):
+        return encoders, Joined(encoders).eval()
+    kind, settings = JOINT[kinds[-1]]
+    family = part("encoder", kind)
+    return encoders, Joined(encoders, lambda width: family(family.Config(**settings), input_width=width)).eval()
 
 
 def sources(names: Any, padding: int = 0, filler: float = 0.0) -> dict[str, Padded]:
@@ -61,6 +76,8 @@ def test_the_memory_is_every_source_behind_the_other(kinds: tuple[str, ...]) -> 
     assert all(memory.mask[row, :size].all() for row, size in enumerate(sizes)), "real positions come first"
     assert memory.states.shape[-1] == joined.width
     assert memory.summary is not None and tuple(memory.summary.shape[1:]) == joined.summary_shape
+    if joined.joint is not None:
+        return
     alone = encoders["question"](sources(encoders)["question"])
     wide = joined.widen["question"](alone.states) if "question" in joined.widen else alone.states
     for row, (first, second) in enumerate(zip(LENGTHS["story"], LENGTHS["question"], strict=True)):
@@ -95,7 +112,8 @@ def test_the_gradient_reaches_every_parameter(kinds: tuple[str, ...]) -> None:
     encoders, joined = make(kinds)
     memory = join(encoders, joined, sources(encoders))
     assert memory.summary is not None
-    values = memory.states if memory.values is None else memory.states + memory.values
+    seen = memory.states * torch.linspace(0.5, 2.0, joined.width)  # a layer norm's squares alone would always sum alike
+    values = seen if memory.values is None else seen + memory.values
     (values[memory.mask].square().sum() + memory.summary.square().sum()).backward()
     for module in (joined, *encoders.values()):
         for name, parameter in module.named_parameters():
@@ -121,3 +139,16 @@ def test_a_decoder_starts_from_every_source(context: str) -> None:
             assert not close(before, said(join(encoders, joined, other))), name
         rows = list(itertools.islice(itertools.cycle([2, 0]), 4))
         assert close(before[rows], said(rows_of(memory, rows)))
+
+
+@pytest.mark.parametrize("kind", JOINT)
+def test_a_joint_encoder_lets_every_source_see_the_others(kind: str) -> None:
+    """Without one, the states of a source do not depend on the others; with one, they do."""
+    for kinds, seen in ((("rnn", "rnn"), False), (("rnn", "rnn", kind), True)):
+        encoders, joined = make(kinds)
+        given = sources(encoders)
+        other = given | {"question": Padded(given["question"].data.flip(2), given["question"].mask)}
+        with torch.no_grad():
+            before, after = join(encoders, joined, given), join(encoders, joined, other)
+        at = LENGTHS["story"][0] - 1  # the story's last state: a question follows it
+        assert close(before.states[0, at], after.states[0, at]) != seen

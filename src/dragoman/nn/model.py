@@ -36,14 +36,22 @@ class Model(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def encode(self, sources: Mapping[str, Padded]) -> Memory | None:
-        memories = {name: encoder(self.frontends[name](sources[name])) for name, encoder in self.encoders.items()}
+        memories = self._memories(sources)
         if self.joined is not None:
             return self.joined(memories)
         return next(iter(memories.values()), None)
 
+    def _memories(self, sources: Mapping[str, Padded]) -> dict[str, Memory]:
+        return {name: encoder(self.frontends[name](sources[name])) for name, encoder in self.encoders.items()}
+
     def self_attention(self, sources: Mapping[str, Padded]) -> Tensor | None:
-        """Of the encoder, (B, L, H, S, S), where there is one and it has any. Several look each at their own source."""
-        if len(self.encoders) != 1:
+        """Of the encoder, (B, L, H, S, S), where there is one and it has any. Of several the joint one is meant: the
+        others look each at their own source.
+        """
+        if self.joined is not None:
+            joint = self.joined.joint
+            return None if joint is None else joint.self_attention(self.joined.side_by_side(self._memories(sources)))
+        if not self.encoders:
             return None
         ((name, encoder),) = self.encoders.items()
         return encoder.self_attention(self.frontends[name](sources[name]))  # type: ignore[operator]
