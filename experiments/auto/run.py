@@ -71,6 +71,10 @@ SETS = {
     "scan": Set("commands to actions", _scan),
     "code": Set("English to lines of Python", lambda d, s: columns(d / "django_pseudocode" / f"{s}.tsv")),
     "captions": Set("English to German captions", _multi30k, train_rows=10_000),
+    "few captions": Set("a tenth of these captions", _multi30k, train_rows=1_000),
+    "few misspellings": Set(
+        "a tenth of the misspellings", lambda d, s: columns(d / "spelling_codespell" / f"{s}.tsv"), train_rows=5_000
+    ),
     "sentences": Set("English to Dutch sentences", lambda d, s: columns(d / "tatoeba_en_nl" / f"{s}.tsv")),
 }
 USUAL = ["g2p", "inflection", "transliteration", "spelling", "scan", "captions"]  # six kinds, in 40 minutes on one core

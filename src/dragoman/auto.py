@@ -1,13 +1,18 @@
-"""What ``auto`` chooses from the audit, and why: a pure function of the data, so the same file gives the same run."""
+"""What ``auto`` chooses from the audit, and why: a pure function of the data, so the same file gives the same run.
+
+Which family suits which data was measured: experiments/auto has the tables.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 STATES = 60  # that attention chooses from with ease
+MANY_TOKENS = 400_000  # of targets in letters: from here on a Transformer learns more in the same time
+LARGE_VOCABULARY, SOME_TOKENS = 1_500, 50_000  # and of pieces of words: a Transformer's with fewer tokens already
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +28,12 @@ class Shape:
     frames: Mapping[str, int] = field(default_factory=dict)  # of sources that are files: positions of a long one
 
 
-def choose(shape: Shape, kinds: Mapping[str, str] = MappingProxyType({"source": "text"})) -> dict[str, Any]:
-    """Settings under everything that the person said.
+def choose(
+    shape: Shape,
+    kinds: Mapping[str, str] = MappingProxyType({"source": "text"}),
+    suits: Callable[[str], bool] = lambda family: True,
+) -> dict[str, Any]:
+    """Settings under everything that the person said. ``suits``: can a kind of encoder and decoder have what was said?
 
     Small data wants many small updates: some thousands of them, whatever the size of the file. The learning rate
     falls to nearly nothing by the end (cosine), which small data rewards more than a longer search at a high rate.
@@ -32,10 +41,12 @@ def choose(shape: Shape, kinds: Mapping[str, str] = MappingProxyType({"source": 
     ``kinds`` are the modalities of the sources. Files take far more positions than their targets have tokens: there a
     batch is so many rows, and epochs are counted by rows.
     """
+    if wants_transformer(shape) and suits("transformer"):
+        return _transformer(shape, kinds)
     tokens = max(shape.target_tokens, shape.source_tokens)
     width, embedding, dropout = (256, 128, 0.3) if tokens < 400_000 else (384, 256, 0.3)
     epochs = 60 if tokens < 5_000 else 30 if tokens < 60_000 else 14 if tokens < 250_000 else 12
-    batch = 64 * max(2, min(32, round(4 * (tokens / 30_000) ** 0.5)))  # grows with the root of the data
+    batch = _batch(tokens)
     per_epoch = max(1, tokens // batch)
     warmup = 100
     if shape.frames:
@@ -65,6 +76,53 @@ def choose(shape: Shape, kinds: Mapping[str, str] = MappingProxyType({"source": 
     }
 
 
+def wants_transformer(shape: Shape) -> bool:
+    """Is this data that a Transformer learns more of in the same time than a recurrent model?
+
+    Words and pieces of words have a large vocabulary. With letters and other small ones the recurrent model is ahead up
+    to some hundred thousand tokens.
+    """
+    if shape.frames:
+        return False
+    if shape.target_vocabulary >= LARGE_VOCABULARY:
+        return shape.target_tokens >= SOME_TOKENS
+    return shape.target_tokens >= MANY_TOKENS
+
+
+def _transformer(shape: Shape, kinds: Mapping[str, str]) -> dict[str, Any]:
+    tokens = max(shape.target_tokens, shape.source_tokens)
+    batch = _batch(tokens)
+    epochs = max(6, min(30, 7_000_000 // tokens))
+    per_epoch = max(1, tokens // batch)
+    layers = {
+        "kind": "transformer", "width": 128, "layers": 4, "heads": 4, "feed_forward": 256, "norm": "pre",
+        "dropout": 0.15,
+    }  # fmt: skip
+    return {
+        "sources": {
+            name: {"modality": {"kind": "text", "embedding": 128, "dropout": 0.0}, "encoder": dict(layers)}
+            for name in kinds
+        },
+        "decoder": dict(layers),
+        "training": {
+            "batch_tokens": max(batch, shape.longest),
+            "max_epochs": epochs,
+            "validate_every": max(20, per_epoch * epochs // 15),
+            "patience": 8,
+            "optim": {
+                "learning_rate": 2e-3,
+                "schedule": "cosine",
+                "warmup": max(50, min(800, per_epoch * epochs // 10)),
+            },
+        },
+    }
+
+
+def _batch(tokens: int) -> int:
+    """Tokens of a batch: it grows with the root of the data."""
+    return 64 * max(2, min(32, round(4 * (tokens / 30_000) ** 0.5)))
+
+
 def _media_encoder(kind: str, frames: int, width: int) -> dict[str, Any]:
     """Regions for pictures; a pyramid for what is long, so that attention has some dozens of states to choose from."""
     if kind == "image":
@@ -76,7 +134,7 @@ def _media_encoder(kind: str, frames: int, width: int) -> dict[str, Any]:
 
 
 def explain(shape: Shape, kinds: Mapping[str, str]) -> list[str]:
-    """Why files are read as they are, in sentences."""
+    """Why text is modelled and files are read as they are, in sentences."""
     reasons = []
     for name, kind in kinds.items():
         frames = shape.frames.get(name, 0)

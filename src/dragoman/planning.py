@@ -148,7 +148,7 @@ def plan(
     if first.is_language_model:
         chosen = auto.choose_language_model(shape, first.training.chunk if first.data.running else None)
     else:
-        chosen = auto.choose(shape, kinds)
+        chosen = auto.choose(shape, kinds, lambda kind: _suits(merge(origins.settings(), asked), kind))
     others = said.beyond_preset(kinds)
     if asked["preset"] == "auto":
         chosen = merge(chosen, origins.settings())
@@ -243,6 +243,18 @@ def _with_tokenizers(recipe: Recipe, modalities: Mapping[str, Modality], target:
     return recipe.model_copy(update={"sources": sources, "target": side})
 
 
+def _suits(asked: Mapping[str, Any], kind: str) -> bool:
+    """Can encoders and decoder of this kind have all that was said of them?"""
+    tables = [("encoder", source.get("encoder", {})) for source in asked.get("sources", {}).values()]
+    tables.append(("decoder", asked.get("decoder", {})))
+    for family, table in tables:
+        said = {"kind": table} if isinstance(table, str) else table
+        known = {"kind", *part(family, kind).Config.model_fields}
+        if said.get("kind", kind) != kind or not known.issuperset(said):
+            return False
+    return True
+
+
 def _shape(
     modalities: Mapping[str, Modality],
     lengths: Mapping[str, Sequence[int]],
@@ -271,7 +283,7 @@ def _describe(recipe: Recipe, shape: auto.Shape) -> list[str]:
         model = f"{decoder} language model" if recipe.is_language_model else f"{encoders}, {decoder} decoder"
     if recipe.preset == "auto":
         of = "" if recipe.is_language_model else "target "
-        origin = f"chosen for {shape.target_tokens:,} {of}tokens"
+        origin = f"chosen for {shape.target_tokens:,} {of}tokens of {shape.target_vocabulary:,} kinds"
     else:
         origin = f"preset {recipe.preset}, {recipe.reference}"
     width = getattr(network or recipe.decoder, "width", None)

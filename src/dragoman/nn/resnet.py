@@ -7,11 +7,13 @@ and position i of a layer of stride 2 stands over position 2i below it, real whe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+GROUPS = 8  # of channels, in a group norm: as many, or the largest number that divides both
 STEM = 64  # channels of the first layer of the published networks
 LAYERS = {"resnet18": (2, 2, 2, 2), "resnet50": (3, 4, 6, 3)}  # table 1
 
@@ -43,6 +45,33 @@ class PictureNorm(nn.BatchNorm2d):
         return torch.zeros_like(last).index_put((mask,), normal).permute(0, 3, 1, 2)
 
 
+class GroupPictureNorm(nn.GroupNorm):
+    """Group norm (Wu & He 2018) over the real positions of each picture alone, with zeros elsewhere.
+
+    Batches hold captions of like lengths, and pictures of like captions are alike: what batch norm averages over them
+    is not what a picture in use is seen by. A norm of each picture alone is the same in training and in use.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(math.gcd(channels, GROUPS), channels)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x (B, C, H, W), zero on padding; mask (B, H, W) or None where all is real."""
+        if mask is None:
+            return torch.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+        real = mask[:, None, None].to(x.dtype)  # (B, 1, 1, H, W)
+        parts = x.unflatten(1, (self.num_groups, -1))  # (B, G, C / G, H, W)
+        count = real.sum((2, 3, 4), keepdim=True) * parts.shape[2]
+        mean = (parts * real).sum((2, 3, 4), keepdim=True) / count
+        away = (parts - mean) * real
+        variance = away.square().sum((2, 3, 4), keepdim=True) / count
+        normal = (away * (variance + self.eps).rsqrt()).flatten(1, 2)
+        return (normal * self.weight[:, None, None] + self.bias[:, None, None]) * mask[:, None]
+
+
+PicturesNorm = type[PictureNorm] | type[GroupPictureNorm]
+
+
 def convolution(enter: int, leave: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     layer = nn.Conv2d(enter, leave, kernel, stride, padding=kernel // 2, bias=False)
     nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
@@ -58,18 +87,18 @@ class Block(nn.Module):
 
     expansion = 1
 
-    def __init__(self, enter: int, width: int, stride: int) -> None:
+    def __init__(self, enter: int, width: int, stride: int, norm: PicturesNorm = PictureNorm) -> None:
         super().__init__()
         leave = width * self.expansion
         self.stride = stride
-        self._make(enter, width, leave)
+        self._make(enter, width, leave, norm)
         self.downsample: nn.ModuleList | None = None
         if stride > 1 or enter != leave:
-            self.downsample = nn.ModuleList([convolution(enter, leave, 1, stride), PictureNorm(leave)])
+            self.downsample = nn.ModuleList([convolution(enter, leave, 1, stride), norm(leave)])
 
-    def _make(self, enter: int, width: int, leave: int) -> None:
-        self.conv1, self.bn1 = convolution(enter, width, 3, self.stride), PictureNorm(width)
-        self.conv2, self.bn2 = convolution(width, leave, 3), PictureNorm(leave)
+    def _make(self, enter: int, width: int, leave: int, norm: PicturesNorm) -> None:
+        self.conv1, self.bn1 = convolution(enter, width, 3, self.stride), norm(width)
+        self.conv2, self.bn2 = convolution(width, leave, 3), norm(leave)
 
     def _residual(self, x: Tensor, before: Tensor | None, after: Tensor | None) -> Tensor:
         y = torch.relu(self.bn1(self.conv1(x), after))
@@ -88,10 +117,10 @@ class Bottleneck(Block):
 
     expansion = 4
 
-    def _make(self, enter: int, width: int, leave: int) -> None:
-        self.conv1, self.bn1 = convolution(enter, width, 1), PictureNorm(width)
-        self.conv2, self.bn2 = convolution(width, width, 3, self.stride), PictureNorm(width)
-        self.conv3, self.bn3 = convolution(width, leave, 1), PictureNorm(leave)
+    def _make(self, enter: int, width: int, leave: int, norm: PicturesNorm) -> None:
+        self.conv1, self.bn1 = convolution(enter, width, 1), norm(width)
+        self.conv2, self.bn2 = convolution(width, width, 3, self.stride), norm(width)
+        self.conv3, self.bn3 = convolution(width, leave, 1), norm(leave)
 
     def _residual(self, x: Tensor, before: Tensor | None, after: Tensor | None) -> Tensor:
         y = torch.relu(self.bn1(self.conv1(x), before))
@@ -106,11 +135,11 @@ class Halving(nn.Module):
     a region beside what it saw.
     """
 
-    def __init__(self, enter: int, leave: int) -> None:
+    def __init__(self, enter: int, leave: int, norm: PicturesNorm) -> None:
         super().__init__()
         self.conv = nn.Conv2d(enter, leave, 2, 2, bias=False)
         nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu")
-        self.norm = PictureNorm(leave)
+        self.norm = norm(leave)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
         height, width = x.shape[2:]
@@ -126,17 +155,17 @@ class Compact(nn.Module):
     The first convolution sees every pixel: in small pictures edges and corners are a few pixels large.
     """
 
-    def __init__(self, enter: int, channels: Sequence[int], stride: int) -> None:
+    def __init__(self, enter: int, channels: Sequence[int], stride: int, norm: PicturesNorm) -> None:
         super().__init__()
         self.width = channels[-1]
-        self.conv1, self.bn1 = convolution(enter, channels[0], 3), PictureNorm(channels[0])
+        self.conv1, self.bn1 = convolution(enter, channels[0], 3), norm(channels[0])
         enter = channels[0]
         layers: list[nn.Module] = []
         for index, width in enumerate(channels):
             if index < stride.bit_length() - 1:
-                layers.append(Halving(enter, width))
+                layers.append(Halving(enter, width, norm))
                 enter = width
-            layers.append(Block(enter, width, 1))
+            layers.append(Block(enter, width, 1, norm))
             enter = width
         self.layers = nn.ModuleList(layers)
 

@@ -17,7 +17,7 @@ from dragoman.config import ConfigError, Section
 from dragoman.contracts import Encoder
 from dragoman.nn.layers import Dropout, compact
 from dragoman.nn.positions import sinusoids
-from dragoman.nn.resnet import Compact, ResNet
+from dragoman.nn.resnet import Compact, GroupPictureNorm, PictureNorm, ResNet
 from dragoman.types import Memory, Padded
 
 
@@ -31,6 +31,7 @@ class Grid(Encoder):
         width: int = Field(256, gt=0)  # of a region's vector
         stride: Literal[2, 4, 8, 16, 32] = 8  # pixels along the side of a region; of a ResNet, 4 or more
         channels: tuple[int, ...] = (32, 64, 128)  # of the compact network, one a stage
+        norm: Literal["group", "batch"] | None = None  # compact: group if not said; a ResNet's is batch, as published
         positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"  # of rows and columns
         max_positions: int = Field(64, gt=0)  # learned positions only: rows, and columns, at most
         dropout: float = Field(0.1, ge=0.0, lt=1.0)  # of the regions' vectors
@@ -46,6 +47,8 @@ class Grid(Encoder):
                         f"channels: stride = {self.stride} takes {halving} stages, each with channels, but there are "
                         f"{len(self.channels)}"
                     )
+            elif self.norm == "group":
+                raise ValueError(f"norm: a {self.network} has batch norm, as published; group norm is for 'compact'")
             elif self.stride < 4:
                 raise ValueError(f"stride = {self.stride}: the regions of a ResNet are 4, 8, 16 or 32 pixels wide")
             if self.positions != "none" and self.width % 4:
@@ -58,7 +61,8 @@ class Grid(Encoder):
         self.summary_shape = (1, 1, config.width)
         self.network: Compact | ResNet
         if config.network == "compact":
-            self.network = Compact(input_width, config.channels, config.stride)
+            norm = PictureNorm if config.norm == "batch" else GroupPictureNorm
+            self.network = Compact(input_width, config.channels, config.stride, norm)
         else:
             self.network = ResNet(config.network, input_width, config.stride)
         self.leave = nn.Linear(self.network.width, config.width)
