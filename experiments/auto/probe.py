@@ -37,6 +37,7 @@ def main(train: str, dev: str, config: str, threads: str) -> None:
         "parameters": system.model.parameters_count,
         "rows": len(settled.data.train),
         "target_tokens": sum(data.target_lengths),
+        "target_vocabulary": system.target.size,
     }
     print(json.dumps(found))
 
