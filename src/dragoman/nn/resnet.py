@@ -69,7 +69,19 @@ class GroupPictureNorm(nn.GroupNorm):
         return (normal * self.weight[:, None, None] + self.bias[:, None, None]) * mask[:, None]
 
 
-PicturesNorm = type[PictureNorm] | type[GroupPictureNorm]
+class Shift(nn.Module):
+    """Where a norm might stand: a bias alone, with zeros on padding."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        y = x + self.bias[:, None, None]
+        return y if mask is None else y * mask[:, None]
+
+
+PicturesNorm = type[PictureNorm] | type[GroupPictureNorm] | type[Shift]
 
 
 def convolution(enter: int, leave: int, kernel: int, stride: int = 1) -> nn.Conv2d:
@@ -87,14 +99,22 @@ class Block(nn.Module):
 
     expansion = 1
 
-    def __init__(self, enter: int, width: int, stride: int, norm: PicturesNorm = PictureNorm) -> None:
+    def __init__(
+        self,
+        enter: int,
+        width: int,
+        stride: int,
+        norm: PicturesNorm = PictureNorm,
+        aside: PicturesNorm = PictureNorm,
+    ) -> None:
+        """``norm`` is that of F, ``aside`` that of x where its size must change."""
         super().__init__()
         leave = width * self.expansion
         self.stride = stride
         self._make(enter, width, leave, norm)
         self.downsample: nn.ModuleList | None = None
         if stride > 1 or enter != leave:
-            self.downsample = nn.ModuleList([convolution(enter, leave, 1, stride), norm(leave)])
+            self.downsample = nn.ModuleList([convolution(enter, leave, 1, stride), aside(leave)])
 
     def _make(self, enter: int, width: int, leave: int, norm: PicturesNorm) -> None:
         self.conv1, self.bn1 = convolution(enter, width, 3, self.stride), norm(width)
@@ -152,20 +172,23 @@ class Halving(nn.Module):
 class Compact(nn.Module):
     """For small pictures and a CPU: a residual block a stage; as many stages halve the picture as the stride needs.
 
-    The first convolution sees every pixel: in small pictures edges and corners are a few pixels large.
+    The first convolution sees every pixel: in small pictures edges and corners are a few pixels large. A norm of each
+    picture alone takes away how light or how colourful the picture is. So it stands only inside of blocks, and what
+    goes around them keeps that.
     """
 
     def __init__(self, enter: int, channels: Sequence[int], stride: int, norm: PicturesNorm) -> None:
         super().__init__()
+        aside = Shift if norm is GroupPictureNorm else norm
         self.width = channels[-1]
-        self.conv1, self.bn1 = convolution(enter, channels[0], 3), norm(channels[0])
+        self.conv1, self.bn1 = convolution(enter, channels[0], 3), aside(channels[0])
         enter = channels[0]
         layers: list[nn.Module] = []
         for index, width in enumerate(channels):
             if index < stride.bit_length() - 1:
-                layers.append(Halving(enter, width, norm))
+                layers.append(Halving(enter, width, aside))
                 enter = width
-            layers.append(Block(enter, width, 1, norm))
+            layers.append(Block(enter, width, 1, norm, aside))
             enter = width
         self.layers = nn.ModuleList(layers)
 
