@@ -74,6 +74,18 @@ def test_a_picture_is_seen_in_training_as_in_use() -> None:
     assert torch.equal(grid.train()(pictures).states, grid.eval()(pictures).states)
 
 
+def test_how_light_a_picture_is_can_be_seen() -> None:
+    """With a norm of each picture alone everywhere, one of half the contrast would look the same."""
+    torch.manual_seed(2)
+    grid = Grid(Grid.Config(width=8, stride=8, dropout=0.0, positions="none"), input_width=3).eval()
+    picture = torch.randn(1, 32, 32, 3)
+    full, half = grid(Padded(torch.cat([picture, picture / 2]), torch.ones(2, 32, 32, dtype=torch.bool))).states
+    assert (full - half).norm() > 0.03 * full.norm()
+    norm = GroupPictureNorm(16)
+    one, other = norm(torch.cat([picture, picture / 2]).repeat(1, 1, 1, 6)[..., :16].permute(0, 3, 1, 2))
+    assert (one - other).norm() < 0.001 * one.norm()
+
+
 def test_a_resnet_has_the_norm_it_was_published_with() -> None:
     with pytest.raises(ValueError, match="has batch norm, as published"):
         Grid.Config(network="resnet18", norm="group")
