@@ -57,16 +57,16 @@ def main() -> None:
         for language in asked.languages
     ]
     found = {result["name"]: result for result in run_all(jobs, asked.parallel)}
-    page = table(found, asked.parallel, threads)
+    page = table(found, asked.parallel)
     print(page)
     if asked.results == HERE / "results":
         (HERE / "README.md").write_text(page)
 
 
-def table(found: dict[str, dict[str, Any]], parallel: int, threads: int) -> str:
+def table(found: dict[str, dict[str, Any]], parallel: int) -> str:
     rows = [
         f"| {name} | {result['scores']['exact']:.2f} | {result['intervals']['exact'][0]:.2f} to {result['intervals']['exact'][1]:.2f} "
-        f"| {RULES[name]:.1f} | {result['scores']['cer']:.2f} | {result['updates']:,} | {result['whole_seconds'] / 60:.1f} |"
+        f"| {RULES[name]:.1f} | {result['scores']['cer']:.2f} | {result['updates']:,} | {result['whole_seconds'] / 60:.1f} | {result['threads']} |"
         for name, result in found.items()
     ]
     mean = sum(result["scores"]["exact"] for result in found.values()) / len(found)
@@ -83,12 +83,12 @@ def table(found: dict[str, dict[str, Any]], parallel: int, threads: int) -> str:
             f"then letters (`<V> <IND> <PST> <2> <PL> f e s t …`, a space inside a lemma as {SPACE}); the target is the form as it is.",
             "Accuracy is the share of forms that are right in every letter. The rules are the organisers' baseline, run on the same files.",
             "",
-            "| language | test accuracy | 95 % interval | rules | character errors, % | updates | minutes |",
-            "|---|---|---|---|---|---|---|",
+            "| language | test accuracy | 95 % interval | rules | character errors, % | updates | minutes | threads |",
+            "|---|---|---|---|---|---|---|---|",
             *rows,
-            f"| **mean** | **{mean:.2f}** | | **{rules:.2f}** | | | |",
+            f"| **mean** | **{mean:.2f}** | | **{rules:.2f}** | | | | |",
             "",
-            f"Minutes are for the whole command (reading, training, measuring), {parallel} runs side by side with {threads} thread(s) each.",
+            "Minutes are for the whole command (reading, training, measuring), with other runs side by side.",
             "",
             f"Made on {any_result['date']} with `python experiments/inflection/run.py --data FOLDER --parallel {parallel}`; {made_with(any_result)}.",
             "",
