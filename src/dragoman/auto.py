@@ -45,7 +45,7 @@ def choose(
         return _transformer(shape, kinds)
     tokens = max(shape.target_tokens, shape.source_tokens)
     width, embedding, dropout = (256, 128, 0.3) if tokens < 400_000 else (384, 256, 0.3)
-    epochs = 60 if tokens < 5_000 else 30 if tokens < 60_000 else 14 if tokens < 250_000 else 12
+    epochs = 60 if tokens < 5_000 else 30 if tokens < 100_000 else 14 if tokens < 250_000 else 12
     batch = _batch(tokens)
     per_epoch = max(1, tokens // batch)
     warmup = 100
