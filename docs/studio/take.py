@@ -19,11 +19,9 @@ FOLDER = Path(__file__).parent
 
 
 def keep(page: Any, name: str) -> None:
-    """A small PNG: flat colours need no more than a palette, pictures do."""
+    """As it is: a palette would cost the rare colours or tint the others."""
     page.wait_for_timeout(400)
-    shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    flat = not name.startswith("picture")
-    (shot.quantize(224, dither=Image.Dither.NONE) if flat else shot).save(FOLDER / f"{name}.png", optimize=True)
+    Image.open(io.BytesIO(page.screenshot())).convert("RGB").save(FOLDER / f"{name}.png", optimize=True)
 
 
 def predict(page: Any, base: str, run: str, text: str, reference: str = "") -> None:

@@ -43,7 +43,7 @@ export function size(bytes: number): string {
 export const fileName = (path: string): string => path.split(/[\\/]/).pop() || path;
 
 /** For a list to choose from, which cuts off what is too long without saying so. */
-export function shortened(text: string, most = 44): string {
+export function shortened(text: string, most = 38): string {
   const signs = [...text];
   return signs.length > most ? `${signs.slice(0, most - 1).join("").trimEnd()}…` : text;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,8 +17,11 @@ AROUND = 15  # neighbours whose distances UMAP keeps
 class Plane(Protocol):
     """What a layout gives: places of the vectors it was made from, and a place for any other."""
 
-    places: np.ndarray  # (N, 2)
-    explained: tuple[float, float] | None  # shares of the variance along x and y, where axes mean something
+    @property
+    def places(self) -> np.ndarray: ...  # (N, 2)
+
+    @property
+    def explained(self) -> tuple[float, float] | None: ...  # shares of the variance along x and y, if axes have any
 
     def place(self, vector: np.ndarray) -> tuple[float, float]: ...
 
@@ -60,7 +64,7 @@ class Folded:
         return float(x), float(y)
 
 
-PLANES: dict[Layout, type[Principal] | type[Folded]] = {"pca": Principal, "umap": Folded}
+PLANES: dict[Layout, Callable[[np.ndarray], Plane]] = {"pca": Principal, "umap": Folded}
 
 
 def umap_reducer() -> Any:
