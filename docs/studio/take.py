@@ -19,9 +19,12 @@ FOLDER = Path(__file__).parent
 
 
 def keep(page: Any, name: str) -> None:
-    """As it is: a palette would cost the rare colours or tint the others."""
+    """A small PNG: flat colours need no more than a palette, pictures do. The rare colours count: hence the rounds."""
     page.wait_for_timeout(400)
-    Image.open(io.BytesIO(page.screenshot())).convert("RGB").save(FOLDER / f"{name}.png", optimize=True)
+    shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    flat = not name.startswith("picture")
+    small = shot.quantize(256, kmeans=4, dither=Image.Dither.NONE) if flat else shot
+    small.save(FOLDER / f"{name}.png", optimize=True)
 
 
 def predict(page: Any, base: str, run: str, text: str, reference: str = "") -> None:
