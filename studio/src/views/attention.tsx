@@ -70,6 +70,7 @@ export function AttentionPanel({ attention, prediction }: { attention: Attention
   const many = attention.maps !== null && attention.layers * attention.heads > 1;
   const beside = many && attention.columns.length <= BESIDE && attention.heads <= 8;
   const weights = useMemo(() => chosenWeights(attention, choice), [attention, choice]);
+  const most = useMemo(() => largest(weights.data), [weights]);
   useEffect(() => {
     setCell(null);
     setPointed(null);
@@ -111,7 +112,7 @@ export function AttentionPanel({ attention, prediction }: { attention: Attention
             <span className="hint">{many ? label(choice) + "; " : ""}hover a cell, or focus the matrix and use the arrow keys, to read its weight</span>
           )}
         </p>
-        <span className="legend" aria-hidden="true">0 <span className="scale" style={{ background: gradient(dark) }} /> {full ? "1" : number(largest(weights.data), 2)}</span>
+        <span className="legend" aria-hidden="true">0 <span className="scale" style={{ background: gradient(dark) }} /> {full ? "1" : number(most, 2)}</span>
         <Check label="full scale to 1" checked={full} onChange={setFull} />
       </div>
       {room > 0 && <Heatmap weights={weights} rows={attention.rows} columns={attention.columns} room={room} full={full} cell={cell} onCell={onCell} />}
