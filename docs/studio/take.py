@@ -19,11 +19,12 @@ FOLDER = Path(__file__).parent
 
 
 def keep(page: Any, name: str) -> None:
-    """A small PNG: flat colours need no more than a palette, pictures do."""
+    """A small PNG: flat colours need no more than a palette, pictures do. The rare colours count: hence the rounds."""
     page.wait_for_timeout(400)
     shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     flat = not name.startswith("picture")
-    (shot.quantize(224, dither=Image.Dither.NONE) if flat else shot).save(FOLDER / f"{name}.png", optimize=True)
+    small = shot.quantize(256, kmeans=4, dither=Image.Dither.NONE) if flat else shot
+    small.save(FOLDER / f"{name}.png", optimize=True)
 
 
 def predict(page: Any, base: str, run: str, text: str, reference: str = "") -> None:

@@ -25,6 +25,9 @@ const TITLES: Record<View, string> = {
   map: "Map",
 };
 
+/** A page of inspected inputs knows of its run, but not how it was trained. */
+const titleOf = (view: View, page: Page | null): string => (view === "training" && page && !page.training ? "Run" : TITLES[view]);
+
 /** A one-file page shows what it was written with. */
 function viewsOf(page: Page | null, run: Run): View[] {
   if (!page) return run.sources.length ? [...VIEWS] : VIEWS.filter((view) => view !== "map");
@@ -69,7 +72,7 @@ function Studio({ backend, runs }: { backend: Backend; runs: Run[] }) {
     window.location.hash = `${to}/${encodeURIComponent(runId)}`;
   }, []);
   useEffect(() => {
-    document.title = `${TITLES[view] ?? "Dragoman"} · ${backend.page?.title ?? run.name}`;
+    document.title = `${view ? titleOf(view, backend.page) : "Dragoman"} · ${backend.page?.title ?? run.name}`;
   }, [view, run, backend]);
 
   return (
@@ -90,7 +93,7 @@ function Studio({ backend, runs }: { backend: Backend; runs: Run[] }) {
         ) : (
           <span className="run-name" dir="auto">{run.name}</span>
         )}
-        <Tabs views={views} view={view} go={(to) => go(to, run.id)} />
+        <Tabs page={backend.page} views={views} view={view} go={(to) => go(to, run.id)} />
         <ThemeSwitch />
       </header>
       <RunViews key={run.id} backend={backend} runs={runs} run={run} view={view} go={(to) => go(to, run.id)} />
@@ -130,7 +133,7 @@ function RunViews(props: { backend: Backend; runs: Run[]; run: Run; view: View |
   );
 }
 
-function Tabs({ views, view, go }: { views: View[]; view: View | undefined; go(view: View): void }) {
+function Tabs({ page, views, view, go }: { page: Page | null; views: View[]; view: View | undefined; go(view: View): void }) {
   const move = (event: KeyboardEvent) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     const to = event.key === "Home" ? views[0] : event.key === "End" ? views[views.length - 1] : undefined;
@@ -153,7 +156,7 @@ function Tabs({ views, view, go }: { views: View[]; view: View | undefined; go(v
           tabIndex={one === view ? 0 : -1}
           onClick={() => go(one)}
         >
-          {TITLES[one]}
+          {titleOf(one, page)}
         </button>
       ))}
     </div>

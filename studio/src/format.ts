@@ -17,12 +17,14 @@ export function number(value: number | null | undefined, digits = 3): string {
 
 export const count = (value: number): string => value.toLocaleString("en-GB");
 
+const power = (value: number): number => Math.floor(Math.log10(value) + 1e-9);
+
 /** A number on an axis: no more digits than tell neighbours apart. */
 export function tick(value: number, step: number): string {
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (size >= 10_000) return `${+(value / 1000).toFixed(step < 1000 ? 1 : 0)}k`;
-  if (size < 0.001) return value.toExponential(0);
+  if (step < 0.001) return value.toExponential(Math.max(0, power(size) - power(step))).replace(/\.?0+e/, "e").replace(/-/g, "−");
   const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(step) + 1e-9)));
   return value.toFixed(digits).replace("-", "−");
 }
@@ -39,6 +41,12 @@ export function size(bytes: number): string {
 }
 
 export const fileName = (path: string): string => path.split(/[\\/]/).pop() || path;
+
+/** For a list to choose from, which cuts off what is too long without saying so. */
+export function shortened(text: string, most = 38): string {
+  const signs = [...text];
+  return signs.length > most ? `${signs.slice(0, most - 1).join("").trimEnd()}…` : text;
+}
 
 /** Several sources in one line. */
 export function sourceText(source: Record<string, string>): string {

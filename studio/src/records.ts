@@ -420,7 +420,8 @@ export interface RepresentationMap {
   run: string;
   file: string;
   representation: string; // what of the source is drawn, in words
-  explained: [number, number]; // share of the variance along x and y
+  layout: "pca" | "umap";
+  explained: [number, number] | null; // share of the variance along x and y; None where the axes mean nothing
   points: Point[];
 }
 
@@ -485,12 +486,14 @@ export interface CompareRequest {
 export interface MapRequest {
   file?: string | null; // None: the training file, if it is still there
   n?: number; // points drawn
+  layout?: "pca" | "umap";
 }
 
 export interface NeighboursRequest {
   input: string | Record<string, string>;
   file?: string | null;
   n?: number; // as the map was asked for
+  layout?: "pca" | "umap"; // likewise
   count?: number;
 }
 

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import wave
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
+import numpy as np
 import pytest
 
 if TYPE_CHECKING:
@@ -39,6 +41,13 @@ PICTURES: dict[str, Any] = {
     "decoder": {"width": 16, "embedding": 8},
     "training": {"threads": 1, "max_updates": 20, "average": 1, "log_every": 5},
 }
+SOUNDS: dict[str, Any] = {
+    "source": {"kind": "speech"},
+    "encoder": {"width": 16, "layers": 1},
+    "decoder": {"width": 16, "embedding": 8},
+    "training": {"threads": 1, "max_updates": 10, "average": 1, "log_every": 5},
+}
+MICROPHONE = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]  # it beeps, and is allowed
 
 
 def missing(what: str) -> None:
@@ -63,6 +72,7 @@ class Studio:
 @contextmanager
 def running(environment: dict[str, str], *runs: Path) -> Iterator[Studio]:
     command = [sys.executable, "-m", "dragoman.cli", "studio", *map(str, runs), "--no-browser", "--port", "0"]
+    environment = {**environment, "NUMBA_DISABLE_JIT": "1"}  # of UMAP: compiling takes longer than a few points
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     try:
@@ -105,7 +115,7 @@ def browser(built: Path) -> Iterator[Browser]:
         missing("no Chromium was found; set CHROMIUM to where it is")
     with sync_playwright() as playwright:
         options = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-        opened = playwright.chromium.launch(executable_path=place, args=options)
+        opened = playwright.chromium.launch(executable_path=place, args=[*options, *MICROPHONE])
         yield opened
         opened.close()
 
@@ -129,7 +139,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture(scope="session")
 def runs(browser: Browser, tmp_path_factory: pytest.TempPathFactory, tiny_run: Any) -> dict[str, Path]:
-    """By name: recurrent (tiny_run), a Transformer, one that reads pictures."""
+    """By name: recurrent (tiny_run), a Transformer, one that reads pictures, one that hears."""
     from PIL import Image, ImageDraw
 
     from dragoman.workflow import train
@@ -147,7 +157,16 @@ def runs(browser: Browser, tmp_path_factory: pytest.TempPathFactory, tiny_run: A
         lines.append(f"{index}.png\ta {name} box")
     (place / "pictures.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     train(place / "pictures.tsv", out=place / "pictures", settings=PICTURES)
-    return {"run": tiny_run.folder, "transformer": place / "transformer", "pictures": place / "pictures"}
+    lines = ["sound\tname"]
+    for index in range(24):
+        tone = np.sin(np.arange(4000) * (0.1 + 0.02 * index)) * 9000
+        with wave.open(str(place / f"{index}.wav"), "wb") as file:
+            file.setparams((1, 2, 16000, 0, "NONE", ""))
+            file.writeframes(tone.astype("<i2").tobytes())
+        lines.append(f"{index}.wav\t{'low' if index < 12 else 'high'}")
+    (place / "sounds.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    train(place / "sounds.tsv", out=place / "sounds", settings=SOUNDS)
+    return {"run": tiny_run.folder, **{name: place / name for name in ("transformer", "pictures", "sounds")}}
 
 
 @pytest.fixture(scope="session")

@@ -115,6 +115,29 @@ def test_a_picture_can_be_dropped(page: Any, studio: Any, runs: dict[str, Path])
     assert page.locator(".picture figure canvas").is_visible()
 
 
+def test_what_the_microphone_hears_is_predicted(page: Any, studio: Any) -> None:
+    page.goto(f"{studio.address}#predict/sounds")
+    page.get_by_role("button", name="Record").click()
+    page.get_by_role("button", name="Stop").wait_for()
+    page.wait_for_timeout(1500)
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_test_id("results").wait_for()
+    page.get_by_role("button", name="Record").wait_for()
+    assert "recording.wav" in page.locator(".preview").inner_text()
+    page.wait_for_function("() => document.querySelector('.preview audio').duration > 0.5")
+    page.locator("#tab-attention").click()
+    page.locator(".sound canvas").first.wait_for()
+    page.get_by_test_id("matrix").wait_for()
+
+
+def test_a_microphone_that_is_refused_is_told(page: Any, studio: Any) -> None:
+    page.add_init_script("navigator.mediaDevices.getUserMedia = () => Promise.reject(new Error('refused'))")
+    page.goto(f"{studio.address}#predict/sounds")
+    page.get_by_role("button", name="Record").click()
+    page.get_by_role("alert").wait_for()
+    assert "microphone cannot be used" in page.get_by_role("alert").inner_text()
+
+
 def test_the_page_adds_little_to_the_decoding(predicted: Predicted) -> None:
     page = predicted(text="abcde")  # the first time the model is loaded
     beyond = []

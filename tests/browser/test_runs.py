@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 Predicted = Callable[..., Any]
 
@@ -18,17 +21,17 @@ def test_curves_of_several_runs_lie_over_each_other(page: Any, studio: Any) -> N
     page.get_by_test_id("chart-Loss").wait_for()
     told = sum(
         len(studio.ask(f"runs/{run}/training")[kind])
-        for run in ("run", "transformer", "pictures")
+        for run in ("run", "transformer", "pictures", "sounds")
         for kind in ("stepped", "validated")
     )
     page.wait_for_function(
         "told => +document.querySelector('[data-testid=chart-Loss]').dataset.points === told", arg=told
     )
     for title in ("Dev score", "Learning rate", "Throughput", "Gradient norm"):
-        assert page.get_by_test_id(f"chart-{title}").locator("polyline").count() == 3
+        assert page.get_by_test_id(f"chart-{title}").locator("polyline").count() == 4
     page.get_by_label("Show transformer").uncheck()
     page.wait_for_function(
-        "() => document.querySelectorAll('[data-testid=\"chart-Throughput\"] polyline').length === 2"
+        "() => document.querySelectorAll('[data-testid=\"chart-Throughput\"] polyline').length === 3"
     )
     page.get_by_test_id("chart-Throughput").locator("svg").hover(position={"x": 200, "y": 80})
     assert "at update" in page.get_by_test_id("chart-Throughput").inner_text()
@@ -144,3 +147,37 @@ def test_the_map_is_read_by_hovering_and_neighbours_are_found(page: Any, studio:
     nearest = page.get_by_test_id("neighbours").locator("li")
     nearest.first.wait_for()
     assert known in nearest.first.inner_text() and nearest.count() == 10
+
+
+def test_the_map_has_another_layout(page: Any, studio: Any) -> None:
+    if importlib.util.find_spec("umap") is None:
+        pytest.skip("umap-learn is not installed")
+    page.goto(f"{studio.address}#map/run")
+    page.get_by_label("Points").fill("20")
+    dots = page.locator(".dots circle")
+    page.wait_for_function("() => document.querySelectorAll('.dots circle').length === 20")
+    page.get_by_text("of the variance").wait_for()
+    before = dots.first.get_attribute("cx"), dots.first.get_attribute("cy")
+    with page.expect_response(re.compile(r"/map$"), timeout=300_000) as answered:
+        page.get_by_text("UMAP", exact=True).click()
+    told = answered.value.json()
+    assert told["layout"] == "umap" and told["explained"] is None
+    page.get_by_text("who is near whom is kept").wait_for()
+    assert dots.count() == 20 and (dots.first.get_attribute("cx"), dots.first.get_attribute("cy")) != before
+    page.get_by_label("Input", exact=True).fill(told["points"][3]["source"]["source"])
+    page.get_by_role("button", name="Find").click()
+    page.get_by_test_id("neighbours").locator("li").first.wait_for(timeout=120_000)
+    assert page.locator(".scatter .own:not(.halo)").count() == 1
+
+
+def test_a_layout_that_is_not_installed_is_told(page: Any, studio: Any) -> None:
+    sentence = "the UMAP layout needs umap-learn: pip install 'dragoman[umap]'"
+    page.goto(f"{studio.address}#map/run")
+    page.get_by_test_id("scatter").wait_for(timeout=60_000)
+    page.route(re.compile(r"/map$"), lambda route: route.fulfill(status=400, json={"error": sentence}))
+    page.get_by_text("UMAP", exact=True).click()
+    page.get_by_role("alert").wait_for()
+    assert sentence in page.get_by_role("alert").inner_text()
+    page.unroute(re.compile(r"/map$"))
+    page.get_by_text("PCA", exact=True).click()
+    page.get_by_test_id("scatter").wait_for(timeout=60_000)

@@ -21,6 +21,7 @@ from dragoman.studio.library import Library, Unknown
 from dragoman.studio.looking import look
 from dragoman.studio.matrices import weights
 from dragoman.studio.media import inlined
+from dragoman.studio.page import inspected
 from dragoman.studio.records import AttentionRequest, PredictRequest
 from dragoman.studio.uploads import Uploads
 from dragoman.system import System
@@ -106,6 +107,8 @@ def test_sound_has_a_spectrogram(tmp_path: Path) -> None:
     drawn = axis.media.spectrogram
     assert drawn is not None and drawn.columns == 40 and drawn.rows * 0.01 == pytest.approx(0.3, abs=0.03)
     assert len(axis.labels) * axis.seconds >= axis.media.seconds - 1e-6
+    handed_on = inspected(system, str(tmp_path / "5.wav"), PredictRequest(input="x"), "run")
+    assert handed_on.prediction.input == {"source": "5.wav"}  # not where it lies on this machine
 
 
 def test_several_sources_lie_behind_each_other(tmp_path: Path) -> None:

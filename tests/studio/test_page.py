@@ -104,6 +104,9 @@ def test_the_verbs_write_pages(
     made = call("report", tiny_run.folder, "-o", tmp_path / "report.html")
     assert made.code == 0
     check_alone((tmp_path / "report.html").read_text(encoding="utf-8"))
+    for name in ("page.html", "report.html"):  # for others: nothing of where things lie here
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert not [one for one in (tiny_run.folder, tiny_run.pairs, tmp_path) if str(one.parent) in text]
     made = call("inspect", tiny_run.folder, "abcd", "-o", tmp_path / "still.svg")
     assert made.code == 0 and (tmp_path / "still.svg").read_text(encoding="utf-8").startswith("<svg")
     made = call("inspect", tiny_run.folder, "abcd", "efg", "-o", tmp_path / "still.svg")

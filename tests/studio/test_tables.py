@@ -1,17 +1,15 @@
-"""Errors, comparison and the map."""
+"""Errors and comparison."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from dragoman import workflow
 from dragoman.data.examples import Example
 from dragoman.errors import UserError
-from dragoman.studio.neighbourhood import neighbourhood, principal
 from dragoman.studio.rows import measured_rows, own_rows, read_file
 from dragoman.studio.tables import compare, compared, errors
 from dragoman.system import System
@@ -83,36 +81,6 @@ def test_two_runs_are_compared_row_by_row(tiny_run: Any, recurrent: System, head
     cer = next(score for score in found.scores if score.metric.name == "cer")
     assert ("better" in cer.verdict) == (cer.p_value < 0.05)
     assert len(compare(heads, recurrent, rows, "train", limit=2).rows) == 2
-
-
-def test_the_plane_holds_most_of_the_variance() -> None:
-    chance = np.random.default_rng(0)
-    points = chance.normal(size=(200, 6)) * [9, 4, 1, 0.1, 0.1, 0.1]
-    points -= points.mean(0)
-    directions, explained = principal(points)
-    np.testing.assert_allclose(directions @ directions.T, np.eye(2), atol=1e-9)
-    assert abs(directions[0, 0]) > 0.99 and abs(directions[1, 1]) > 0.99
-    shares = np.sort((points**2).sum(0) / (points**2).sum())[::-1]
-    np.testing.assert_allclose(explained, shares[:2], atol=0.01)
-
-
-@pytest.mark.parametrize("which", ["recurrent", "heads"])
-def test_an_example_is_its_own_neighbour(which: str, tiny_run: Any, request: pytest.FixtureRequest) -> None:
-    system: System = request.getfixturevalue(which)
-    rows = own_rows(system, tiny_run.folder).train
-    around = neighbourhood(system, rows, "train", 50)
-    drawn = around.record()
-    assert len(drawn.points) == 50 and 0 < sum(drawn.explained) <= 1.0001
-    lines = {example.sources["source"]: example.line for example in rows}
-    point = drawn.points[7]
-    assert lines[point.source["source"]] == point.line
-    near = around.neighbours(point.source["source"], 5)
-    assert near.neighbours[0].source == point.source and near.neighbours[0].index == 7
-    assert near.neighbours[0].similarity == pytest.approx(1, abs=1e-4)
-    assert (near.x, near.y) == pytest.approx((point.x, point.y), abs=1e-4)
-    assert near.examples == len({example.sources["source"] for example in rows})
-    similar = [one.similarity for one in near.neighbours]
-    assert similar == sorted(similar, reverse=True)
 
 
 def test_files_that_are_gone_are_told(tmp_path: Path, pairs_file: Any, recurrent: System) -> None:

@@ -11,6 +11,7 @@ from dragoman.studio import records, tables, views
 from dragoman.studio.library import Entry, Library
 from dragoman.studio.looking import Found, look
 from dragoman.studio.neighbourhood import Neighbourhood, neighbourhood
+from dragoman.studio.planes import umap_reducer
 from dragoman.studio.rows import measured_rows, own_rows, read_file
 from dragoman.studio.uploads import Uploads
 from dragoman.system import System
@@ -65,12 +66,15 @@ class Studio:
                 entry.lock.release()
 
     def map(self, run: str, request: records.MapRequest) -> records.RepresentationMap:
-        return self._neighbourhood(run, request.file, request.n).record(run)
+        if request.layout == "umap":
+            umap_reducer()
+        with self.library.entry(run).lock:
+            return self._neighbourhood(run, request.file, request.n).record(run, request.layout)
 
     def neighbours(self, run: str, request: records.NeighboursRequest) -> records.Neighbours:
-        around = self._neighbourhood(run, request.file, request.n)
         with self.library.entry(run).lock:
-            return around.neighbours(self._input(around.system, request.input), request.count)
+            around = self._neighbourhood(run, request.file, request.n)
+            return around.neighbours(self._input(around.system, request.input), request.count, request.layout)
 
     def _neighbourhood(self, run: str, file: str | None, n: int) -> Neighbourhood:
         entry = self.library.entry(run)

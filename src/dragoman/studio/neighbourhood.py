@@ -1,9 +1,9 @@
-"""The map of source representations: sentences alike to the model lie close. PCA, and neighbours by cosine."""
+"""The map of source representations: sentences alike to the model lie close. Neighbours are by cosine."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from dragoman.errors import UserError
 from dragoman.predictions import Raw
 from dragoman.studio import records
 from dragoman.studio.looking import load_input
+from dragoman.studio.planes import PLANES, Plane, of_length_one
 from dragoman.studio.tables import first_lines
 from dragoman.system import System
 
@@ -22,44 +23,53 @@ SEARCHED = 5000  # examples that neighbours are looked for among
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """Examples as vectors. The first ``shown`` of them are drawn and lay out the plane; all are searched."""
+    """Examples as vectors. The first ``shown`` of them are drawn and lay out the plane; all are searched.
+
+    A plane is laid out when it is first asked for, so that another layout does not encode the examples again.
+    """
 
     system: System
     file: str
     examples: list[tuple[Mapping[str, str], str, int]]  # sources, a target, line
-    vectors: np.ndarray  # (N, D), of length 1 after the mean of those drawn is taken out
-    centre: np.ndarray  # (D,)
-    directions: np.ndarray  # (2, D)
-    places: np.ndarray  # (shown, 2)
-    explained: tuple[float, float]
+    vectors: np.ndarray  # (N, D), less the mean of those drawn
+    centre: np.ndarray  # (D,) that mean
+    shown: int
     representation: str
+    planes: dict[records.Layout, Plane] = field(default_factory=dict)
 
-    def record(self, run: str = "") -> records.RepresentationMap:
+    def plane(self, layout: records.Layout) -> Plane:
+        if layout not in self.planes:
+            self.planes[layout] = PLANES[layout](self.vectors[: self.shown])
+        return self.planes[layout]
+
+    def record(self, run: str = "", layout: records.Layout = "pca") -> records.RepresentationMap:
+        plane = self.plane(layout)
         points = [
             records.Point(x=float(x), y=float(y), source=dict(source), target=target, line=line)
-            for (x, y), (source, target, line) in zip(self.places, self.examples, strict=False)
+            for (x, y), (source, target, line) in zip(plane.places, self.examples, strict=False)
         ]
         return records.RepresentationMap(
             run=run,
             file=self.file,
             representation=self.representation,
-            explained=self.explained,
+            layout=layout,
+            explained=plane.explained,
             points=points,
         )
 
-    def neighbours(self, source: Raw, count: int) -> records.Neighbours:
+    def neighbours(self, source: Raw, count: int, layout: records.Layout = "pca") -> records.Neighbours:
         loaded = load_input(self.system, source)
         vector = _vectors(self.system, [loaded.tensors])[0][0] - self.centre
-        x, y = self.directions @ vector
-        near = self.vectors @ (vector / max(float(np.linalg.norm(vector)), 1e-9))
+        x, y = self.plane(layout).place(vector)
+        near = of_length_one(self.vectors) @ of_length_one(vector[None])[0]
         best = np.argsort(-near, kind="stable")[:count]
         return records.Neighbours(
-            x=float(x),
-            y=float(y),
+            x=x,
+            y=y,
             examples=len(self.examples),
             neighbours=[
                 records.Neighbour(
-                    index=int(index) if index < len(self.places) else None,
+                    index=int(index) if index < self.shown else None,
                     similarity=float(near[index]),
                     source=dict(self.examples[index][0]),
                     target=self.examples[index][1],
@@ -97,27 +107,8 @@ def neighbourhood(system: System, examples: Sequence[Example], file: str, n: int
     if len(kept) < 3:
         raise UserError(f"{file}: a map needs at least three different sources that can be read")
     vectors = np.concatenate(found)
-    drawn = vectors[:n]
-    centre = drawn.mean(0)
-    directions, explained = principal(drawn - centre)
-    away = vectors - centre
-    lengths = np.maximum(np.linalg.norm(away, axis=1, keepdims=True), 1e-9)
-    places = (drawn - centre) @ directions.T
-    return Neighbourhood(
-        system, file, kept, (away / lengths).astype(np.float32), centre, directions, places, explained, representation
-    )
-
-
-def principal(centred: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
-    """The two directions (2, D) of most variance, and their shares of it. Signs are such that the result is unique."""
-    _, sizes, directions = np.linalg.svd(centred.astype(np.float64), full_matrices=False)
-    if len(directions) < 2:
-        directions = np.concatenate([directions, np.zeros_like(directions)])[:2]
-        sizes = np.append(sizes, 0.0)
-    variance = sizes**2 / max(float((sizes**2).sum()), 1e-12)
-    two = directions[:2]
-    strongest = two[np.arange(2), np.abs(two).argmax(1)]
-    return two * np.where(strongest < 0, -1.0, 1.0)[:, None], (float(variance[0]), float(variance[1]))
+    centre = vectors[:n].mean(0)
+    return Neighbourhood(system, file, kept, vectors - centre, centre, min(n, len(kept)), representation)
 
 
 def _vectors(system: System, tensors: Sequence[Mapping[str, Tensor]]) -> tuple[np.ndarray, str]:

@@ -54,7 +54,8 @@ def inspect_page(system: System, folder: Path, inputs: Sequence[Raw], beam: int 
     requests = [PredictRequest(input=_named(one), beam=beam, n_best=min(5, beam or 5)) for one in inputs]
     page = Page(
         kind="inspect",
-        title=f"{run.name}: {_headline(inputs[0])}" + (f" and {len(inputs) - 1} more" if len(inputs) > 1 else ""),
+        title=f"{run.name}: {_headline(_shown(system, inputs[0]))}"
+        + (f" and {len(inputs) - 1} more" if len(inputs) > 1 else ""),
         version=__version__,
         run=run,
         inspected=[
@@ -114,7 +115,7 @@ def inspected(system: System, source: Raw, request: PredictRequest, run: str) ->
     kinds: list[Literal["cross", "encoder", "decoder"]] = ["cross", "encoder", "decoder"]
     kinds = [name for name in kinds if views.maps(system, name).layers]
     return Inspected(
-        prediction=prediction,
+        prediction=prediction.model_copy(update={"input": _shown(system, prediction.input)}),
         attention=[views.attention(system, source, tokens, one, most=0, loaded=found.loaded) for one in kinds],
         tree=views.tree(found, request, run),
     )
@@ -130,6 +131,7 @@ def write(page: Page, most: int = LARGEST) -> str:
     shell = re.sub(r"<title>.*?</title>", lambda _: f"<title>{escape(page.title)}</title>", shell, flags=re.DOTALL)
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     around = len((shell + sheets + scripts + policy).encode())
+    page = _handed_on(page)
     data = ""
     for lighter in (lambda one: one, *LIGHTER):
         page = lighter(page)
@@ -140,6 +142,25 @@ def write(page: Page, most: int = LARGEST) -> str:
     shell = re.sub(r"<head[^>]*>", lambda head: f"{head[0]}{policy}", shell, count=1)
     shell = shell.replace("</head>", f"{sheets}</head>", 1)
     return shell.replace("</body>", f"<script>window.__DATA__={data}</script>{scripts}</body>", 1)
+
+
+def _handed_on(page: Page) -> Page:
+    """Without where things lie on this machine: a page is for others, and looks nothing up."""
+    run = page.run.model_copy(update={"folder": page.run.name, "train_files": [], "test_files": []})
+    audit = page.audit and page.audit.model_copy(
+        update={"files": [_only_names(one) for one in page.audit.files]},
+    )
+    return page.model_copy(update={"run": run, "audit": audit})
+
+
+def _only_names(audited: records.FileAudit) -> records.FileAudit:
+    findings = [
+        one.model_copy(
+            update={"places": [place.model_copy(update={"file": Path(place.file).name}) for place in one.places]}
+        )
+        for one in audited.findings
+    ]
+    return audited.model_copy(update={"files": [Path(one).name for one in audited.files], "findings": findings})
 
 
 def inert(json: str) -> str:
@@ -197,6 +218,14 @@ def _thin(training: records.Training) -> records.Training:
 
 def _named(source: Raw) -> str | dict[str, str]:
     return source if isinstance(source, str) else dict(source)
+
+
+def _shown(system: System, source: Raw) -> dict[str, str]:
+    """By name of source; of a file its name, not where it lies on this machine."""
+    given = {"source": source} if isinstance(source, str) else dict(source)
+    files = {name for name, one in system.modalities.items() if one.is_file}
+    whole = files and set(given) == {"source"}  # the only source may be given without its name
+    return {name: Path(one).name if name in files or whole else one for name, one in given.items()}
 
 
 def _headline(source: Raw) -> str:

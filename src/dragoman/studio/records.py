@@ -458,6 +458,8 @@ class Comparison(Record):
 
 # ---- map
 
+Layout = Literal["pca", "umap"]
+
 
 class Point(Record):
     x: float
@@ -471,7 +473,8 @@ class RepresentationMap(Record):
     run: str
     file: str
     representation: str  # what of the source is drawn, in words
-    explained: tuple[float, float]  # share of the variance along x and y
+    layout: Layout
+    explained: tuple[float, float] | None  # share of the variance along x and y; None where the axes mean nothing
     points: list[Point]
 
 
@@ -557,12 +560,14 @@ class CompareRequest(Request):
 class MapRequest(Request):
     file: str | None = None  # None: the training file, if it is still there
     n: int = Field(500, ge=2, le=5000)  # points drawn
+    layout: Layout = "pca"
 
 
 class NeighboursRequest(Request):
     input: str | dict[str, str]
     file: str | None = None
     n: int = Field(500, ge=2, le=5000)  # as the map was asked for
+    layout: Layout = "pca"  # likewise
     count: int = Field(10, ge=1, le=100)
 
 

@@ -48,7 +48,7 @@ export function Scatter(props: { points: Point[]; lengths: number[]; near: Neigh
           <line key={index} className="tie" x1={places.own![0]} y1={places.own![1]} x2={places.all[one.index][0]} y2={places.all[one.index][1]} />
         ))}
         {near?.neighbours.map((one, index) => one.index !== null && <circle key={index} className="near" cx={places.all[one.index][0]} cy={places.all[one.index][1]} r={6} />)}
-        {places.own && <path className="own" d={`M${places.own[0] - 8} ${places.own[1]}h16M${places.own[0]} ${places.own[1] - 8}v16`} />}
+        {places.own && ["own halo", "own"].map((name) => <path key={name} className={name} d={`M${places.own![0] - 8} ${places.own![1]}h16M${places.own![0]} ${places.own![1] - 8}v16`} />)}
         {at !== null && places.all[at] && <circle className="at" cx={places.all[at][0]} cy={places.all[at][1]} r={7} />}
       </svg>
     </div>

@@ -5,6 +5,8 @@ import { columnOf, largest, rowOf, type Weights } from "../weights";
 
 const MOST = 160; // tokens of a side in sight; of more, those around the one that is meant
 
+const EDGE = 12; // tokens that stay in sight beside it; until then nothing moves
+
 type Pointed = { row?: number; column?: number } | null;
 
 /** Both sides as text: pointing at one shades the other by its weights. */
@@ -28,7 +30,8 @@ const Strip = memo(function Strip(props: { name: string; labels: string[]; shade
   const most = shades ? largest(shades) || 1 : 1;
   const begin = useRef(0);
   const meant = marked ?? (shades ? shades.indexOf(most) : undefined);
-  if (!held && meant !== undefined) begin.current = Math.max(0, Math.min(labels.length - MOST, meant - MOST / 2));
+  const out = meant !== undefined && (meant < begin.current + EDGE || meant >= begin.current + MOST - EDGE);
+  if (!held && out) begin.current = Math.max(0, Math.min(labels.length - MOST, meant - MOST / 2));
   if (begin.current >= labels.length) begin.current = 0;
   const from = begin.current;
   return (

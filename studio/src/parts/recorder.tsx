@@ -1,4 +1,4 @@
-import { useRef, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 
 /** Sound as 16-bit WAV: what every reader of sound can read. */
 function wav(samples: Float32Array, rate: number): Blob {
@@ -25,6 +25,11 @@ export function Recorder({ onSound }: { onSound(file: File): void }) {
   const [recording, setRecording] = useState(false);
   const [problem, setProblem] = useState("");
   const recorder = useRef<MediaRecorder | null>(null);
+  useEffect(() => () => {
+    if (!recorder.current) return;
+    recorder.current.onstop = null; // the view was left: what was recorded so far is not wanted
+    recorder.current.stream.getTracks().forEach((track) => track.stop());
+  }, []);
   if (!navigator.mediaDevices) return null; // not a safe origin: the browser has no microphone for us
 
   const start = async () => {

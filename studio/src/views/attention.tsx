@@ -8,7 +8,7 @@ import { HeadGrid } from "../draw/head_grid";
 import { Heatmap, type Cell } from "../draw/heatmap";
 import { PictureAttention } from "../draw/picture";
 import { SoundAttention } from "../draw/sound";
-import { number } from "../format";
+import { number, shortened } from "../format";
 import { Check, Segments } from "../parts/controls";
 import { Linked } from "../parts/linked";
 import { useRoom } from "../parts/room";
@@ -37,7 +37,7 @@ export function AttentionView({ backend, decoding, go }: { backend: Backend; dec
           Output
           <select value={chosen} onChange={(event) => choose(Number(event.target.value))}>
             {prediction.outputs.map((output, index) => (
-              <option key={index} value={index}>{`${index + 1}. ${output.text.slice(0, 80) || "(empty)"}  (${number(output.score)})`}</option>
+              <option key={index} value={index}>{`${index + 1}. ${shortened(output.text) || "(empty)"} (${number(output.score)})`}</option>
             ))}
           </select>
         </label>
@@ -70,6 +70,7 @@ export function AttentionPanel({ attention, prediction }: { attention: Attention
   const many = attention.maps !== null && attention.layers * attention.heads > 1;
   const beside = many && attention.columns.length <= BESIDE && attention.heads <= 8;
   const weights = useMemo(() => chosenWeights(attention, choice), [attention, choice]);
+  const most = useMemo(() => largest(weights.data), [weights]);
   useEffect(() => {
     setCell(null);
     setPointed(null);
@@ -111,7 +112,7 @@ export function AttentionPanel({ attention, prediction }: { attention: Attention
             <span className="hint">{many ? label(choice) + "; " : ""}hover a cell, or focus the matrix and use the arrow keys, to read its weight</span>
           )}
         </p>
-        <span className="legend" aria-hidden="true">0 <span className="scale" style={{ background: gradient(dark) }} /> {full ? "1" : number(largest(weights.data), 2)}</span>
+        <span className="legend" aria-hidden="true">0 <span className="scale" style={{ background: gradient(dark) }} /> {full ? "1" : number(most, 2)}</span>
         <Check label="full scale to 1" checked={full} onChange={setFull} />
       </div>
       {room > 0 && <Heatmap weights={weights} rows={attention.rows} columns={attention.columns} room={room} full={full} cell={cell} onCell={onCell} />}

@@ -61,7 +61,7 @@ function Compared({ comparison }: { comparison: Comparison }) {
       ) : (
         <div className="scroll wide" tabIndex={0} role="region" aria-label="Rows that differ">
           <table className="errors">
-            <thead><tr><th scope="col">Line</th><th scope="col">Source</th><th scope="col">{a}</th><th scope="col">{b}</th><th scope="col">Gain of {b}</th></tr></thead>
+            <thead><tr><th scope="col" className="figure">Line</th><th scope="col">Source</th><th scope="col">{a}</th><th scope="col">{b}</th><th scope="col" className="figure">Gain of {b}</th></tr></thead>
             <tbody>
               {comparison.rows.slice(0, many).map((row) => (
                 <tr key={row.index}>

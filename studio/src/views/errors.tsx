@@ -73,10 +73,10 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
   const rows = useMemo(() => sorted(filtered(errors.rows, filter), sorting), [errors, filter, sorting]);
   useEffect(() => setShown(PAGE), [filter, sorting]);
   const set = (changes: Partial<Filter>) => setFilter({ ...filter, ...changes });
-  const head = (by: string, text: string, title?: string) => (
-    <th scope="col" key={by} aria-sort={sorting.by === by ? (sorting.down ? "descending" : "ascending") : undefined} title={title}>
+  const head = (by: string, text: string, figure = false, title?: string) => (
+    <th scope="col" key={by} className={figure ? "figure" : ""} aria-sort={sorting.by === by ? (sorting.down ? "descending" : "ascending") : undefined} title={title}>
       <button className="sort" onClick={() => setSorting({ by, down: sorting.by === by ? !sorting.down : false })}>
-        {text} <span aria-hidden="true">{sorting.by === by ? (sorting.down ? "↓" : "↑") : "↕"}</span>
+        {text}{"\u00a0"}<span aria-hidden="true">{sorting.by === by ? (sorting.down ? "↓" : "↑") : "↕"}</span>
       </button>
     </th>
   );
@@ -111,12 +111,12 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
           <table className="errors">
             <thead>
               <tr>
-                {head("line", "Line")}
+                {head("line", "Line", true)}
                 {head("source", "Source")}
                 {head("output", "Output against reference")}
-                {errors.metrics.map((metric) => head(metric.name, metric.label, `${metric.better} is better`))}
-                {head("length", "Length", "of the source")}
-                {head("surprise", "log p", "of the output")}
+                {errors.metrics.map((metric) => head(metric.name, metric.label, true, `${metric.better} is better`))}
+                {head("length", "Length", true, "of the source")}
+                {head("surprise", "log\u00a0p", true, "of the output")}
                 {open && <td />}
               </tr>
             </thead>

@@ -12,14 +12,15 @@ import { FileChoice } from "../parts/file_choice";
 import { useRoom } from "../parts/room";
 import { SourceInput } from "../parts/source_input";
 import { Empty, Loading, ProblemNote } from "../parts/states";
-import type { Neighbours, RepresentationMap, Run } from "../records";
+import type { MapRequest, Neighbours, RepresentationMap, Run } from "../records";
 import { useDark } from "../theme";
 
 export function MapView({ backend, decoding, run }: { backend: Backend; decoding: Decoding; run: Run; go(view: View): void }) {
   const [file, setFile] = useState<string | null>(null);
   const [points, setPoints] = useState(500);
+  const [layout, setLayout] = useState<NonNullable<MapRequest["layout"]>>("pca");
   const able = backend.page !== null || (run.ready && (file !== null || run.train_files.length > 0));
-  const map = useAnswer<RepresentationMap>(able ? JSON.stringify(["map", run.id, file, points]) : null, () => backend.map(run.id, { file, n: points }));
+  const map = useAnswer<RepresentationMap>(able ? JSON.stringify(["map", run.id, file, points, layout]) : null, () => backend.map(run.id, { file, n: points, layout }));
   const [near, ask, forget] = useAsking<Neighbours>();
   if (!backend.page && !run.ready) return <Empty title="This run has no weights yet">There is nothing to draw before training has saved a first time.</Empty>;
   return (
@@ -28,10 +29,11 @@ export function MapView({ backend, decoding, run }: { backend: Backend; decoding
         <div className="map-controls">
           <FileChoice backend={backend} label="Examples of" own={run.train_files.length ? "the training rows" : null} known={run.test_files} button="Draw" busy={map.busy} onFile={(next) => { forget(); setFile(next); }} />
           <NumberField label="Points" value={points} least={2} most={5000} onChange={(next) => { forget(); setPoints(next); }} />
+          <Segments label="Layout" value={layout} onChange={(next) => { forget(); setLayout(next); }} options={[{ value: "pca", text: "PCA" }, { value: "umap", text: "UMAP" }]} />
         </div>
       )}
       {map.problem && <ProblemNote text={map.problem} />}
-      {map.busy && <Loading what="Encoding the examples…" />}
+      {map.busy && <Loading what={layout === "umap" ? "Encoding the examples and folding them into the plane; the first time takes longer…" : "Encoding the examples…"} />}
       {!able && <Empty title="Which examples?">The training file is no longer where it was; choose a file of pairs.</Empty>}
       {map.answer && (
         <Mapped map={map.answer} near={near.answer}>
@@ -40,7 +42,7 @@ export function MapView({ backend, decoding, run }: { backend: Backend; decoding
               <h2>Nearest examples of an input</h2>
               {run.sources.map((source) => <SourceInput key={source.name} source={source} decoding={{ ...decoding, decode: () => undefined }} />)}
               <button className="main" disabled={near.busy || !Object.values(decoding.wish.input).some(Boolean)}
-                onClick={() => void ask(() => backend.neighbours(run.id, { input: inputOf(run, decoding.wish.input), file, n: points, count: 10 }))}>
+                onClick={() => void ask(() => backend.neighbours(run.id, { input: inputOf(run, decoding.wish.input), file, n: points, layout, count: 10 }))}>
                 {near.busy ? "Looking…" : "Find"}
               </button>
               {near.problem && <ProblemNote text={near.problem} />}
@@ -51,7 +53,7 @@ export function MapView({ backend, decoding, run }: { backend: Backend; decoding
                     {near.answer.neighbours.map((one, index) => (
                       <li key={index}>
                         <span className="figure">{one.similarity.toFixed(3)}</span>
-                        <span><span dir="auto" className="text">{sourceText(one.source)}</span> <span className="hint">→ <bdi>{one.target}</bdi>, line {one.line}</span></span>
+                        <span><span dir="auto" className="text">{sourceText(one.source)}</span><span className="hint below-text">→ <bdi>{one.target}</bdi>, line {one.line}</span></span>
                       </li>
                     ))}
                   </ol>
@@ -77,7 +79,10 @@ function Mapped({ map, near, children }: { map: RepresentationMap; near: Neighbo
     <div className={children ? "columns right" : ""}>
       <div ref={body} className="map">
         <p className="hint">
-          {count(map.points.length)} examples of <bdi>{fileName(map.file)}</bdi>: {map.representation}; the axes hold {percent(map.explained[0])} and {percent(map.explained[1])} of the variance
+          {count(map.points.length)} examples of <bdi>{fileName(map.file)}</bdi>: {map.representation};{" "}
+          {map.explained
+            ? <>the axes hold {percent(map.explained[0])} and {percent(map.explained[1])} of the variance</>
+            : "who is near whom is kept, distances between groups and axes mean nothing"}
         </p>
         {room > 0 && <Scatter points={map.points} lengths={lengths} near={near} at={at} onPoint={setAt} width={room} />}
         <div className="heading">
