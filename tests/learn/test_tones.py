@@ -62,7 +62,7 @@ def test_tones_are_learnt_and_drawn(dialled: tuple[Path, Path], tmp_path: Path) 
     assert report.scores["exact"].value >= 95, report.to_text()
     sound = str(dialled[1].parent / "dev57.wav")
     prediction = system.predict([sound])[0]
-    place, drawn = draw(system, prediction, tmp_path / "page.png")
+    place, drawn = draw(system, [prediction], tmp_path / "page.png")
     assert isinstance(drawn, bytes) and drawn.startswith(b"\x89PNG") and place.name == "page.png"
 
 
