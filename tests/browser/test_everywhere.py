@@ -62,8 +62,10 @@ def test_views_are_reached_by_keyboard(page: Any, studio: Any) -> None:
     page.locator("#tab-predict").focus()
     for view in (*VIEWS[1:], VIEWS[0]):
         page.keyboard.press("ArrowRight")
-        page.wait_for_function("name => document.activeElement.id === name", arg=f"tab-{view}")
-        assert page.locator(f"#tab-{view}").get_attribute("aria-selected") == "true"
+        page.wait_for_function(
+            "name => document.activeElement.id === name && document.activeElement.ariaSelected === 'true'",
+            arg=f"tab-{view}",
+        )
 
 
 def test_colours_can_be_switched_and_are_kept(page: Any, studio: Any) -> None:
