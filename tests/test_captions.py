@@ -28,7 +28,7 @@ TINY: dict[str, Any] = {
     "decoder": {"kind": "rnn", "width": 128, "embedding": 64, "timing": "before", "context_gate": True, "dropout": 0.0},
     "target": {"tokenizer": {"kind": "words"}},
     "training": {
-        "threads": 1, "loaders": 0, "batch_tokens": 216, "max_epochs": None, "max_updates": 280, "validate_every": 280,
+        "threads": 1, "loaders": 0, "batch_tokens": 216, "max_epochs": None, "max_updates": 160, "validate_every": 160,
         "average": 1, "label_smoothing": 0.0,
         "optim": {"learning_rate": 3e-3, "schedule": "cosine", "warmup": 10},
     },

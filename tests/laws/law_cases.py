@@ -23,7 +23,7 @@ ENCODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
     ],
     "grid": [
         {"width": 12, "channels": (4, 6), "stride": 4},
-        {"width": 12, "channels": (4, 6), "stride": 4, "norm": "batch"},
+        {"width": 12, "channels": (4, 6), "stride": 4, "norm": "group"},
         {"width": 12, "channels": (4, 6, 5), "stride": 2, "positions": "learned", "max_positions": 12},
         {"width": 12, "network": "resnet18", "stride": 8, "positions": "none"},
         {"width": 12, "network": "resnet50", "stride": 4},

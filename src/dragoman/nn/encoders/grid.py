@@ -31,7 +31,7 @@ class Grid(Encoder):
         width: int = Field(256, gt=0)  # of a region's vector
         stride: Literal[2, 4, 8, 16, 32] = 8  # pixels along the side of a region; of a ResNet, 4 or more
         channels: tuple[int, ...] = (32, 64, 128)  # of the compact network, one a stage
-        norm: Literal["group", "batch"] | None = None  # compact: group if not said; a ResNet's is batch, as published
+        norm: Literal["batch", "group"] = "batch"  # group: of each picture alone; of the compact network only
         positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"  # of rows and columns
         max_positions: int = Field(64, gt=0)  # learned positions only: rows, and columns, at most
         dropout: float = Field(0.1, ge=0.0, lt=1.0)  # of the regions' vectors
@@ -61,7 +61,7 @@ class Grid(Encoder):
         self.summary_shape = (1, 1, config.width)
         self.network: Compact | ResNet
         if config.network == "compact":
-            norm = PictureNorm if config.norm == "batch" else GroupPictureNorm
+            norm = GroupPictureNorm if config.norm == "group" else PictureNorm
             self.network = Compact(input_width, config.channels, config.stride, norm)
         else:
             self.network = ResNet(config.network, input_width, config.stride)
