@@ -106,7 +106,8 @@ class Victim:
         assert [event["update"] for event in events if event["event"] == "validated"] == list(range(12, 181, 12))
         assert events[-1]["event"] == "stopped" and events[-1]["finished"]
         files = [path for path in self.folder.rglob("*") if path.is_file()]
-        assert {path.suffix for path in files} <= {".json", ".jsonl", ".safetensors", ".md"}
+        kinds = {".json", ".jsonl", ".safetensors", ".md", ".html"}  # the last is the report, where the page is built
+        assert {path.suffix for path in files} <= kinds
         assert len(list(self.folder.glob("snapshots/*"))) == TRAINING["average"]
         assert {"README.md", "evaluation.json"} <= {path.name for path in files}
 
