@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from campaign import dragoman, run
 from datasets import emoji, write
 from pages import arguments, options, write_page
+from PIL import Image
 
 HERE = Path(__file__).resolve().parent
 SHOWN = 10  # pictures of the sheet of overlays
@@ -42,6 +43,9 @@ def main() -> None:
             dragoman(
                 ["inspect", str(asked.runs / name), *shown, "-o", str(sheet)], asked.runs / "inspect.log", threads=1
             )
+            with Image.open(sheet) as drawn:  # ten pictures need no more than a palette
+                small = drawn.quantize(256, dither=Image.Dither.NONE)
+            small.save(sheet, optimize=True)
     about = [
         "3,228 pictures of 32 × 32 pixels and their names, from scratch. Test pictures (362) are known figures in a skin tone that they were",
         "not seen in: “man student: medium skin tone”. Settings: [soft](soft.toml), [hard](hard.toml). The pictures are Noto Emoji (Apache 2.0).",
