@@ -4,7 +4,7 @@
 
 FOLDER holds noto_32px.png, a sheet of 32 x 32 pictures, and index.tsv, which says where each is and what it is called.
 Test pictures are known figures in a skin tone that they were not seen in. Writes results/*.json, README.md and
-overlays.png: ten test pictures with each word's attention laid over them.
+overlays-*.jpg: ten test pictures with each word's attention laid over them.
 """
 
 from __future__ import annotations
@@ -36,21 +36,19 @@ def main() -> None:
         found[name] = run(
             name, sides["train"], sides["dev"], sides["test"], asked.runs, asked.results, chosen, asked.threads
         )
-        sheet = HERE / f"overlays-{name}.png"
+        sheet = HERE / f"overlays-{name}.jpg"
         if asked.results == HERE / "results" and not sheet.exists():
             test = [one.path for one in pictures if one.split == "test"]
             shown = test[:: len(test) // SHOWN][:SHOWN]
-            dragoman(
-                ["inspect", str(asked.runs / name), *shown, "-o", str(sheet)], asked.runs / "inspect.log", threads=1
-            )
-            with Image.open(sheet) as drawn:  # ten pictures need no more than a palette
-                small = drawn.quantize(256, dither=Image.Dither.NONE)
-            small.save(sheet, optimize=True)
+            drawn = asked.runs / f"overlays-{name}.png"
+            dragoman(["inspect", str(asked.runs / name), *shown, "-o", str(drawn)], asked.runs / "inspect.log", 1)
+            with Image.open(drawn) as picture:
+                picture.save(sheet, quality=85, optimize=True)
     about = [
         "3,228 pictures of 32 × 32 pixels and their names, from scratch. Test pictures (362) are known figures in a skin tone that they were",
         "not seen in: “man student: medium skin tone”. Settings: [soft](soft.toml), [hard](hard.toml). The pictures are Noto Emoji (Apache 2.0).",
     ]
-    sheets = [f"![attention of the run {name}, word by word](overlays-{name}.png)" for name in found]
+    sheets = [f"![attention of the run {name}, word by word](overlays-{name}.jpg)" for name in found]
     write_page(asked, HERE, "Captions of emoji", about, found, ("exact", "wer", "bleu"), after=sheets)
 
 
