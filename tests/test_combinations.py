@@ -23,8 +23,8 @@ from dragoman.parts import dump, kinds, part
 from dragoman.planning import Plan, plan
 from dragoman.recipe import gather, make_recipe, preset_names, read_preset, spell_out
 from dragoman.system import System
-from dragoman.training.events import Stepped
-from dragoman.training.trainer import Scores, Trainer
+from dragoman.training.events import Scores, Stepped
+from dragoman.training.trainer import Trainer
 
 WIDTH = 16  # of token vectors, encoder states and decoder alike: dot, scaled_dot and cosine need that
 SIZES = {"width": WIDTH, "embedding": WIDTH, "feed_forward": WIDTH, "layers": 1, "heads": 2}

@@ -26,9 +26,10 @@ from dragoman.predictions import Lengths
 from dragoman.recipe import make_recipe, spell_out
 from dragoman.system import System
 from dragoman.training.checkpoint import named_weights
+from dragoman.training.events import Scores
 from dragoman.training.freezing import find_frozen
 from dragoman.training.sampling import SamplingConfig, gold_share
-from dragoman.training.trainer import Scores, Trainer
+from dragoman.training.trainer import Trainer
 from dragoman.transfer import BY_TOKEN
 from dragoman.workflow import train
 

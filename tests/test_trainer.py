@@ -34,10 +34,10 @@ from dragoman.training.checkpoint import (
     read_progress,
     save_checkpoint,
 )
-from dragoman.training.events import Event, Saved, Started, Stepped, Stopped, Validated
+from dragoman.training.events import Event, Saved, Scores, Started, Stepped, Stopped, Validated
 from dragoman.training.objective import loss_and_gold, summed_loss
 from dragoman.training.optim import OptimConfig, learning_rate, make_optimizer
-from dragoman.training.trainer import Scores, Trainer
+from dragoman.training.trainer import Trainer
 from dragoman.workflow import train
 
 

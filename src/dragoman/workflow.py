@@ -19,9 +19,9 @@ from dragoman.planning import PathLike, Paths, Plan, plan
 from dragoman.predictions import Prediction, Scored, texts_of
 from dragoman.run_folder import claim, default_folder, evaluated, set_aside
 from dragoman.system import System
-from dragoman.training.events import Event, Stopped
+from dragoman.training.events import Event, Scores, Stopped
 from dragoman.training.objective import summed_loss
-from dragoman.training.trainer import Scores, Trainer
+from dragoman.training.trainer import Trainer
 
 DEV_ROWS = 1000  # decoded at each validation
 DEFAULT_LM_WEIGHT = 0.3

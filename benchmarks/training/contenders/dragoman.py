@@ -130,8 +130,8 @@ def main(job: Job, tied: bool) -> None:
     from dragoman.predictions import Lengths
     from dragoman.recipe import make_recipe
     from dragoman.system import System
-    from dragoman.training.events import Stepped
-    from dragoman.training.trainer import Scores, Trainer
+    from dragoman.training.events import Scores, Stepped
+    from dragoman.training.trainer import Trainer
 
     folder = Path(job.corpus)
     texts = [read_lines(folder / f"train.{side}") for side in ("source", "target")]

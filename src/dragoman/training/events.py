@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What a validation found. Higher ``score`` is better."""
+
+    loss: float
+    score: float
+    metric: str
+    details: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,21 +22,16 @@ from torch import Tensor
 from dragoman.data.batching import Encoded
 from dragoman.data.running import RunningText
 from dragoman.errors import UserError
-from dragoman.files import write_tensors
 from dragoman.modalities.text import hide_rare
 from dragoman.nn.model import Model
 from dragoman.training.checkpoint import (
     Progress,
-    average,
     load_carried,
     load_checkpoint,
-    load_weights,
-    named_weights,
-    read_tensors,
     save_checkpoint,
 )
 from dragoman.training.ctc import summed_ctc
-from dragoman.training.events import Event, Saved, Started, Stopped, Validated
+from dragoman.training.events import Event, Saved, Scores, Started, Stopped, Validated
 from dragoman.training.freezing import find_frozen
 from dragoman.training.loading import Loading
 from dragoman.training.machine import cores, pick_device
@@ -46,18 +41,9 @@ from dragoman.training.options import TrainingConfig
 from dragoman.training.reinforce import surrogate
 from dragoman.training.sampling import gold_share, mix
 from dragoman.training.shares import Shares, can_share, joined
+from dragoman.training.snapshots import Snapshots
 from dragoman.training.window import Window
 from dragoman.types import Batch, State
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """What a validation found. Higher ``score`` is better."""
-
-    loss: float
-    score: float
-    metric: str
-    details: Mapping[str, float]
 
 
 class Trainer:
@@ -90,6 +76,7 @@ class Trainer:
         self._known_batches: dict[int, list[np.ndarray]] = {}
         self.checkpoint = folder / "checkpoint.safetensors"
         self.metrics = folder / "metrics.jsonl"
+        self.snapshots = Snapshots(folder, config.average, config.average_of)
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
         """Train to the end, or until ``should_stop``. Yields events; every one is in ``metrics.jsonl`` too."""
@@ -173,28 +160,12 @@ class Trainer:
         return min((limit for limit in limits if limit), default=10**9)
 
     def snapshot_paths(self) -> list[Path]:
-        """The weights that make the final model, best first."""
-        return [self._snapshot(int(update)) for _, _, update in self.progress.snapshots]
+        """The weights that make the final model, in the order of ``progress.snapshots``."""
+        return self.snapshots.paths(self.progress)
 
     def settle(self, *, compare: bool) -> None:
-        """Load the final weights: the mean of the snapshots, or one of them alone if it is better on dev.
-
-        Better means in score and in loss. The snapshots were chosen by their score, so some of it is luck, which their
-        mean has not had; but after a short training the mean holds weights that had hardly learnt, and loses in both.
-        """
-        snapshots = self.progress.snapshots
-        if not snapshots:
-            return
-        load_weights(self.model, average(self.snapshot_paths()), self.folder)
-        self.model.eval()
-        if not compare or len(snapshots) == 1:
-            return
-        with torch.inference_mode():
-            mean = self.validate(self.model)
-        score, negative_loss, update = max(snapshots)
-        if score > mean.score and -negative_loss < mean.loss:
-            path = self._snapshot(int(update))
-            load_weights(self.model, read_tensors(path), path)
+        """Load the final weights. ``compare``: the mean of the snapshots with the best one alone, on dev."""
+        self.snapshots.settle(self.model, self.progress, self.validate if compare else None)
 
     def measure(self, updates: int = 3) -> float:
         """Seconds an update takes here, tried on copies: training itself is not touched."""
@@ -324,34 +295,16 @@ class Trainer:
             if progress.waited_plateau > config.optim.plateau_patience:
                 progress.reductions += 1
                 progress.waited_plateau = 0
-        self._keep_snapshot(rank)
+        self.snapshots.keep(self.model, progress, rank)
         return Validated(
             progress.update, progress.epoch, scores.loss, scores.score, scores.metric, best, progress.seconds,
             dict(scores.details),
         )  # fmt: skip
 
-    def _keep_snapshot(self, rank: list[float]) -> None:
-        """Weights for the average: the n best or the n last. A file goes only when no checkpoint needs it."""
-        progress, config = self.progress, self.config
-        kept = [*progress.snapshots, [*rank, float(progress.update)]]
-        if config.average_of == "best":
-            kept.sort(reverse=True)
-        else:
-            kept.sort(key=lambda entry: -entry[2])
-        progress.snapshots = kept[: config.average]
-        if any(entry[2] == progress.update for entry in progress.snapshots):
-            write_tensors(self._snapshot(progress.update), named_weights(self.model))
-
     def _save(self) -> None:
         self.progress.metrics_bytes = self.metrics.stat().st_size if self.metrics.exists() else 0
         save_checkpoint(self.checkpoint, self.model, self.optimizer, self.progress, self.carried)
-        needed = set(self.snapshot_paths())
-        for path in self.folder.glob("snapshots/*.safetensors"):
-            if path not in needed:
-                path.unlink()
-
-    def _snapshot(self, update: int) -> Path:
-        return self.folder / "snapshots" / f"{update:08d}.safetensors"
+        self.snapshots.tidy(self.progress)
 
     def _log(self, event: Event) -> Event:
         line = json.dumps({"event": type(event).__name__.lower(), **asdict(event)}, ensure_ascii=False)
