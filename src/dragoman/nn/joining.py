@@ -51,10 +51,10 @@ class Joined(nn.Module):
                 self.summarize[name] = nn.Linear(layers * parts * width, one.width)
 
     def forward(self, memories: Mapping[str, Memory]) -> Memory:
-        if self.joint is not None:
-            memory: Memory = self.joint(self.side_by_side(memories))
-            return memory if memory.summary is not None else replace(memory, summary=self._summaries(memories))
         source = self.side_by_side(memories)
+        if self.joint is not None:
+            memory: Memory = self.joint(source)
+            return memory if memory.summary is not None else replace(memory, summary=self._summaries(memories))
         values = None
         if any(memory.values is not None for memory in memories.values()):
             given = [self._marked(n, m.states if m.values is None else m.values) for n, m in memories.items()]

@@ -77,16 +77,16 @@ class Studio:
             return around.neighbours(self._input(around.system, request.input), request.count, request.layout)
 
     def _neighbourhood(self, run: str, file: str | None, n: int) -> Neighbourhood:
-        entry = self.library.entry(run)
-        with entry.lock:
-            system = self.library.system(run)
-            kept = self.library.recall(run, ("map", file, n))
-            if kept is None:
-                rows = (own_rows(system, entry.folder).train, "train") if not file else self._rows(system, entry, file)
-                kept = neighbourhood(system, *rows, n)
-                self.library.remember(run, ("map", file, n), kept)
-            found: Neighbourhood = kept
-            return found
+        """Kept between questions. The caller holds the run's lock."""
+        system = self.library.system(run)
+        kept = self.library.recall(run, ("map", file, n))
+        if kept is None:
+            entry = self.library.entry(run)
+            rows = (own_rows(system, entry.folder).train, "train") if not file else self._rows(system, entry, file)
+            kept = neighbourhood(system, *rows, n)
+            self.library.remember(run, ("map", file, n), kept)
+        found: Neighbourhood = kept
+        return found
 
     def _found(self, run: str, request: records.PredictRequest) -> Found:
         """The search that was asked for; the same question again is not searched again."""
