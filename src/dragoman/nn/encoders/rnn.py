@@ -10,12 +10,12 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from dragoman.config import Section
 from dragoman.contracts import Encoder
 from dragoman.nn.layers import Dropout
-from dragoman.nn.recurrent import Cell, make_layer, parts_of, run_layer
+from dragoman.nn.recurrent import Cell, make_layer, parts_of, reorder_steps, reversal, run_layer
 from dragoman.types import Memory, Padded
 
 
@@ -45,24 +45,13 @@ class RNN(Encoder):
         lengths = None if full else mask.sum(1).cpu()
         order = None
         if self.direction == "backward":
-            order = _reversal(mask)
-            x = _gather(x, order)
+            order = reversal(mask)
+            x = reorder_steps(x, order)
         summaries = []
         for index, layer in enumerate(self.layers):
             x = self.dropout(x) if index else x
             x, last = run_layer(layer, x, None, lengths)  # type: ignore[arg-type]
             summaries.append(last.transpose(1, 2).flatten(2))  # (B, P, directions * H)
         if order is not None:
-            x = _gather(x, order)
+            x = reorder_steps(x, order)
         return Memory(x, mask, summary=torch.stack(summaries, 1))
-
-
-def _reversal(mask: Tensor) -> Tensor:
-    """(B, S) indices that reverse the real positions and leave padding in place; its own inverse."""
-    positions = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
-    flipped = mask.sum(1, keepdim=True) - 1 - positions
-    return torch.where(mask, flipped, positions)
-
-
-def _gather(x: Tensor, order: Tensor) -> Tensor:
-    return x.gather(1, order[:, :, None].expand_as(x))
