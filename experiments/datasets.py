@@ -135,7 +135,7 @@ def formulas(data: Path) -> dict[str, list[tuple[str, str]]]:
 
 
 def stories(path: Path) -> list[tuple[str, str, str]]:
-    """Story so far, question, answer: one row a question."""
+    """Story so far, question, answer: one row a question. The latest sentence comes first: a place says how long ago."""
     rows, story = [], []
     for line in lines(path):
         number, _, text = line.partition(" ")
@@ -143,7 +143,7 @@ def stories(path: Path) -> list[tuple[str, str, str]]:
             story = []
         if "\t" in text:
             question, answer = text.split("\t")[:2]
-            rows.append((" ".join(story), question.strip(), answer.replace(",", " ")))
+            rows.append((" ".join(reversed(story)), question.strip(), answer.replace(",", " ")))
         else:
             story.append(text.strip())
     return rows

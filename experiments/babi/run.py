@@ -47,8 +47,9 @@ def main() -> None:
         above += better
         lines.append(f"| {task} | {f'**{exact:.1f}**' if better else f'{exact:.1f}'} | {weston} | {keras} |")
     about = [
-        "Question and story are two sources; their words, marked by source, are read together by a joint encoder, and the decoder attends to",
-        "all of them. One model learns the 900 questions of each of the twenty tasks together ([settings](two-sources.toml)), dev are",
+        "Question and story are two sources, a state a sentence: the sum of its words weighed by place (Sukhbaatar et al. 2015), the latest",
+        "sentence first. A joint encoder reads them together, and the decoder attends to all of them. One model learns the 900 questions of",
+        "each of the twenty tasks together ([settings](two-sources.toml)), dev are",
         "the 100 others of each. The published figures are of one model a task, with 1,000 questions: the LSTM of Weston et al. 2015 and the recurrent",
         "example of Keras.",
     ]

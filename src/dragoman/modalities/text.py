@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -15,6 +16,7 @@ from dragoman.contracts import Frontend, Modality
 from dragoman.data import tokenizers
 from dragoman.data.tokenizers import Tokenizer, TokenizerConfig
 from dragoman.data.vocabulary import EOS, PAD, UNK
+from dragoman.modalities import _sentences as sentences
 from dragoman.nn.chance import chance
 from dragoman.nn.layers import Embedding
 from dragoman.types import Axis, Padded
@@ -25,6 +27,7 @@ class Text(Modality):
         tokenizer: TokenizerConfig = TokenizerConfig()
         embedding: int = Field(128, gt=0)  # width of a token's vector
         dropout: float = Field(0.0, ge=0.0, lt=1.0)
+        states: Literal["tokens", "sentences"] = "tokens"  # sentences: the vectors of a sentence's tokens as one
 
     def __init__(self, config: Config, tokenizer: Tokenizer) -> None:
         self.config, self.tokenizer = config, tokenizer
@@ -44,11 +47,20 @@ class Text(Modality):
         return pad_tokens(tensors)
 
     def frontend(self) -> TextFrontend:
-        return TextFrontend(self.config, rarity(self.tokenizer.counts))
+        closing = self._closing if self.config.states == "sentences" else None
+        return TextFrontend(self.config, rarity(self.tokenizer.counts), closing)
 
     def axis(self, raw: str, stride: int = 1) -> Axis:
-        pieces = self.tokenizer.pieces(self.tensor(raw).tolist())
+        tokens = self.tensor(raw).tolist()
+        pieces = self.tokenizer.pieces(tokens)
+        if self.config.states == "sentences":
+            pieces = [" ".join(pieces[where]) for where in sentences.split(tokens, self._closing)]
         return Axis("text", tuple(" ".join(pieces[at : at + stride]) for at in range(0, len(pieces), stride)))
+
+    @cached_property
+    def _closing(self) -> Tensor:
+        """(V,) which tokens end a sentence."""
+        return sentences.closing(self.tokenizer.pieces(range(len(self.tokenizer.counts))))
 
     def save(self, folder: Path, name: str) -> None:
         self.tokenizer.save(folder, name)
@@ -59,17 +71,22 @@ class Text(Modality):
 
 
 class TextFrontend(Frontend):
-    def __init__(self, config: Text.Config, rare: Tensor) -> None:
+    def __init__(self, config: Text.Config, rare: Tensor, closing: Tensor | None = None) -> None:
         super().__init__()
         self.width = config.embedding
         self.embedding = Embedding(len(rare), config.embedding, config.dropout)
         self.register_buffer("rare", rare, persistent=False)
+        self.by_sentence = closing is not None
+        self.register_buffer("closing", closing, persistent=False)
 
     def forward(self, source: Padded) -> Padded:
         tokens = source.data
         if self.training:
             tokens = hide_rare(tokens, self.rare)  # type: ignore[arg-type]
-        return Padded(self.embedding(tokens), source.mask)
+        vectors = self.embedding(tokens)  # (B, T, E)
+        if not self.by_sentence:
+            return Padded(vectors, source.mask)
+        return sentences.pool(vectors, source.data, source.mask, self.closing)  # type: ignore[arg-type]
 
 
 def pad_tokens(sequences: Sequence[Tensor]) -> Padded:

@@ -1,0 +1,95 @@
+"""Sources whose states are sentences: sums of their words, weighed by place (Sukhbaatar et al. 2015, section 4.1)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+import dragoman
+from dragoman.data import tokenizers
+from dragoman.data.tokenizers import TokenizerConfig
+from dragoman.modalities.text import Text
+
+STORIES = [
+    "Mary went home. John left! Where to",
+    "Is it so?",
+    "",
+    "One. Two. Three. Four. Five. Six.",
+    "no mark at all",
+]
+
+
+def text(kind: str = "words", states: str = "sentences") -> Text:
+    config = Text.Config.model_validate({"tokenizer": {"kind": kind}, "embedding": 6, "states": states})
+    return Text(config, tokenizers.fit(TokenizerConfig.model_validate({"kind": kind}), STORIES, "source"))
+
+
+def by_hand(words: torch.Tensor) -> torch.Tensor:
+    """words (J, D) → (D,), straight from the formula."""
+    count, width = words.shape
+    total = torch.zeros(width)
+    for j in range(1, count + 1):
+        for k in range(1, width + 1):
+            total[k - 1] += words[j - 1, k - 1] * ((1 - j / count) - (k / width) * (1 - 2 * j / count))
+    return total
+
+
+def test_a_state_is_the_weighed_sum_of_its_sentence() -> None:
+    modality = text()
+    frontend = modality.frontend().eval()
+    tensors = [modality.tensor(story) for story in STORIES]
+    found = frontend(modality.collate(tensors))
+    for row, (story, tokens) in enumerate(zip(STORIES, tensors, strict=True)):
+        labels = modality.axis(story).labels
+        assert int(found.mask[row].sum()) == len(labels)
+        begin = 0
+        for at, label in enumerate(labels):
+            end = begin + len(label.split(" "))
+            expected = by_hand(frontend.embedding(tokens[begin:end]).detach())
+            torch.testing.assert_close(found.data[row, at].detach(), expected, atol=1e-5, rtol=1e-5)
+            begin = end
+        assert begin == len(tokens)
+        assert not found.data[row, len(labels) :].any()
+
+
+def test_labels_are_sentences_and_the_end() -> None:
+    assert text().axis(STORIES[0]).labels == ("Mary went home .", "John left !", "Where to </s>")
+    assert text().axis(STORIES[3]).labels[-1] == "</s>"
+    assert len(text().axis("").labels) == 1
+    assert len(text("characters").axis(STORIES[0]).labels) == 3
+    assert len(text(states="tokens").axis("a b").labels) == 3
+
+
+def test_a_row_does_not_depend_on_its_neighbours() -> None:
+    modality = text()
+    frontend = modality.frontend().eval()
+    together = frontend(modality.collate([modality.tensor(story) for story in STORIES]))
+    for row, story in enumerate(STORIES):
+        alone = frontend(modality.collate([modality.tensor(story)])).data[0]
+        torch.testing.assert_close(together.data[row, : len(alone)], alone)
+
+
+def test_the_order_of_words_counts() -> None:
+    modality = text()
+    frontend = modality.frontend().eval()
+    one, other = (
+        frontend(modality.collate([modality.tensor(t)])).data[0, 0] for t in ("Mary left John", "John left Mary")
+    )
+    assert not torch.allclose(one, other)
+
+
+def test_a_model_of_sentences_trains_loads_and_says_where_it_looked(tmp_path: Path) -> None:
+    lines = [f"{a} went home. {b} left.\t{b}" for a in "ABCD" for b in "EFGH"]
+    data = tmp_path / "stories.tsv"
+    data.write_text("\n".join(lines) + "\n")
+    settings = {"source": {"tokenizer": {"kind": "words"}, "states": "sentences"}, "training": {"max_updates": 3}}
+    dragoman.train(data, out=tmp_path / "run", dev=data, settings=settings)
+    system = dragoman.load(tmp_path / "run")
+    story = "A went home. F left."
+    best = system.predict([story])[0]
+    assert best.axes["source"].labels == ("A went home .", "F left .", "</s>")
+    attention = best.outputs[0].attention
+    assert attention is not None
+    assert attention.shape[-1] == 3
+    assert system.predict([story, "A left."])[0].outputs[0].text == best.outputs[0].text
