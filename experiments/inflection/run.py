@@ -90,7 +90,7 @@ def table(found: dict[str, dict[str, Any]], parallel: int) -> str:
             "",
             "Minutes are for the whole command (reading, training, measuring), with other runs side by side.",
             "",
-            f"Made on {any_result['date']} with `python experiments/inflection/run.py --data FOLDER --parallel {parallel}`; {made_with(any_result)}.",
+            f"Made on {any_result['date']} with `python experiments/inflection/run.py --data FOLDER --parallel {parallel}{' ' * bool(options)}{options}`; {made_with(any_result)}.",
             "",
         ]
     )
