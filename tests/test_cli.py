@@ -337,6 +337,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "unequal files in check": (["check", "{unequal}"], "a:20: this line has no partner"),
     "unknown preset": (["train", "{pairs}", "--preset", "bahdanau2014"], "did you mean 'bahdanau2015'?"),
     "unknown key": (["train", "{pairs}", "--set", "decoder.widht=3"], "'decoder.widht'; did you mean 'width'?"),
+    "unknown key of an open kind": (["train", "nowhere.tsv", "--set", "encoder.widht=3"], "did you mean 'width'?"),
     "unknown key of data": (["check", "{pairs}", "--set", "data.formt=tsv"], "'formt'; did you mean 'format'?"),
     "setting that check does not heed": (["check", "{pairs}", "--set", "decoder.width=3"], "decoder"),
     "data is no table": (["check", "{pairs}", "--set", "data=3"], "data"),

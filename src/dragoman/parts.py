@@ -41,6 +41,11 @@ def part(family: str, kind: str) -> Any:
     return classes[0]
 
 
+def keys(family: str) -> list[str]:
+    """Every setting that some kind of a family has."""
+    return sorted({key for kind in kinds(family) for key in part(family, kind).Config.model_fields})
+
+
 def parse(family: str, value: Any, default: str | None = None) -> Any:
     """A mapping with a ``kind`` → the frozen config of that part. For pydantic's ``BeforeValidator``."""
     if isinstance(value, BaseModel):

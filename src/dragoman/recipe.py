@@ -210,7 +210,10 @@ class Settings:
 
 
 def without_kindless(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as far as they can be checked before all is settled: a part whose kind nobody named may be of any."""
+    """Settings as far as they can be checked before all is settled: a part whose kind nobody named may be of any.
+
+    A key that no kind has is an error already.
+    """
     named = settings.get("sources")
     if not isinstance(named, Mapping) or not all(isinstance(tables, Mapping) for tables in named.values()):
         return dict(settings)
@@ -218,6 +221,12 @@ def without_kindless(settings: Mapping[str, Any]) -> dict[str, Any]:
     def is_open(part: str, table: Any) -> bool:
         return part in SourceConfig.model_fields and isinstance(table, Mapping) and "kind" not in table
 
+    for name, tables in named.items():
+        for part in (part for part, table in tables.items() if is_open(part, table)):
+            known = parts.keys(part)
+            for key in tables[part]:
+                if key not in known:
+                    raise ConfigError(f"config: unknown key 'sources.{name}.{part}.{key}'; {nearest(key, known)}")
     sources = {
         name: {part: table for part, table in tables.items() if not is_open(part, table)}
         for name, tables in named.items()
