@@ -96,7 +96,8 @@ def run(
         "training_seconds": round(stopped["seconds"], 1),
         "whole_seconds": round(seconds, 1),
         "threads": threads,
-        "options": [option.removeprefix(f"{HERE}/") for option in options],  # a settings file by its place here
+        # a settings file by its place here, another run by its name
+        "options": [option.removeprefix(f"{HERE}/").removeprefix(f"{runs}/") for option in options],
         **machine(),
     }
     write_result(result, plain)
