@@ -88,3 +88,12 @@ def test_wrong_shapes_are_refused() -> None:
         alignment_svg(["a", "b"], ["x", "y"], np.zeros((2, 3)))
     with pytest.raises(ValueError, match="finite"):
         alignment_svg(["a"], ["x"], [[float("nan")]])
+
+
+def test_a_label_of_several_words_keeps_its_spaces_and_more_of_its_length() -> None:
+    sentence = "John journeyed to the kitchen ."
+    drawn = alignment_svg([sentence, " ", "x" * 40], ["kitchen"], [[0.5, 0.25, 0.25]])
+    assert f">{sentence}</text>" in drawn
+    assert f"kitchen ← {sentence}: 0.500" in drawn
+    assert ">␣</text>" in drawn
+    assert ">" + "x" * 23 + "…</text>" in drawn

@@ -9,6 +9,7 @@ import torch
 import dragoman
 from dragoman.data import tokenizers
 from dragoman.data.tokenizers import TokenizerConfig
+from dragoman.drawing import draw
 from dragoman.modalities.text import Text
 
 STORIES = [
@@ -93,3 +94,20 @@ def test_a_model_of_sentences_trains_loads_and_says_where_it_looked(tmp_path: Pa
     assert attention is not None
     assert attention.shape[-1] == 3
     assert system.predict([story, "A left."])[0].outputs[0].text == best.outputs[0].text
+
+
+def test_the_drawing_of_several_sources_is_titled_with_their_texts(tmp_path: Path) -> None:
+    data = tmp_path / "qa.tsv"
+    rows = [f"Who left?\t{a} went home. {b} left.\t{b}" for a in "ABCD" for b in "EFGH"]
+    data.write_text("\n".join(["question\tstory\tanswer", *rows]) + "\n")
+    settings = {
+        "data": {"source": ["question", "story"], "target": "answer"},
+        "source": {"kind": "text", "states": "sentences", "tokenizer": {"kind": "words"}},
+        "training": {"max_updates": 2},
+    }
+    system = dragoman.train(data, out=tmp_path / "run", dev=data, settings=settings)
+    _, drawn = draw(system, system.predict([{"question": "Who left?", "story": "A left. " * 30}]), None)
+    assert isinstance(drawn, str)
+    assert ">Who left? · A left. A left." in drawn
+    assert "{" not in drawn
+    assert ">A left .</text>" in drawn

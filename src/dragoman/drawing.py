@@ -15,13 +15,14 @@ from dragoman.overlays_sound import over_spectrogram
 from dragoman.pictures import alignment_svg
 
 if TYPE_CHECKING:
-    from dragoman.predictions import Prediction
+    from dragoman.predictions import Prediction, Raw
     from dragoman.system import System
 
 SUFFIXES = {
     "image": ".png",
     "speech": ".png",
 }  # of what is drawn over a source of this kind; others are drawn as text, .svg
+LONGEST_TITLE = 100  # characters of the input
 
 
 def draw(system: System, predictions: Sequence[Prediction], out: Path | None) -> tuple[Path, bytes | str]:
@@ -39,9 +40,15 @@ def draw(system: System, predictions: Sequence[Prediction], out: Path | None) ->
             return place, _png(stacked([_over(system, one, name) for one in predictions]))
     if len(predictions) > 1:
         raise UserError("a drawing of text shows one input; a page shows several: -o page.html")
-    title = f"{first.source} → {first.text}"
+    title = f"{_said(first.source)} → {first.text}"
     place = _place(out, ".svg", "text")
     return place, alignment_svg(first.labels, first.tokens, first.attention.mean(1), title)
+
+
+def _said(source: Raw) -> str:
+    """An input in a line, cut where it is long: its tokens are in the drawing."""
+    text = source if isinstance(source, str) else " · ".join(source.values())
+    return text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
 
 
 def _over(system: System, prediction: Prediction, name: str) -> Any:

@@ -18,7 +18,7 @@ COLOURS = ((255, 255, 255), (198, 219, 239), (107, 174, 214), (33, 113, 181), (8
 INK, FAINT, LINES = "#1b1f24", "#57606a", "#dfe3e8"
 FONT = "font-family=\"system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif\""
 TEXT = 13  # pixels
-LONGEST_LABEL = 24  # characters; the whole token is in the tooltip
+LONGEST_LABEL, LONGEST_SENTENCE = 24, 48  # characters; the whole of it is in the tooltip
 VISIBLE = {" ": "␣", "\u00a0": "⍽", "\u3000": "□", "\x7f": "␡"}
 
 
@@ -50,8 +50,14 @@ def colour(weight: float) -> str:
 
 
 def _label(token: str) -> str:
-    text = visible(token)
-    return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
+    text = _shown(token)
+    most = LONGEST_SENTENCE if " " in text else LONGEST_LABEL
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _shown(token: str) -> str:
+    """What stands along an axis: a token, or several of them, whose spaces stay."""
+    return visible_text(token) if " " in token.strip() else visible(token)
 
 
 def _width(text: str) -> float:
@@ -115,7 +121,7 @@ def alignment_svg(
             weight = float(table[i, j])
             parts.append(
                 f'<rect class="cell" x="{left + cell * j:.1f}" y="{top + cell * i:.1f}" width="{cell}" height="{cell}" '
-                f'fill="{colour(weight)}"><title>{escape(visible(token))} ← {escape(visible(from_token))}: '
+                f'fill="{colour(weight)}"><title>{escape(_shown(token))} ← {escape(_shown(from_token))}: '
                 f"{weight:.3f}</title></rect>"
             )
     parts.append("</g>")
