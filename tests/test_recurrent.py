@@ -34,3 +34,13 @@ def test_outputs_last_states_and_gradients_are_those_of_each_row_alone(cell: Cel
     torch.testing.assert_close(last, ends, atol=1e-5, rtol=1e-5)
     for together, apart in zip(gradients(outputs, last), gradients(alone, ends), strict=True):
         torch.testing.assert_close(together, apart, atol=1e-5, rtol=1e-4)
+
+
+def test_padding_is_not_seen_however_large() -> None:
+    torch.manual_seed(1)
+    layer = make_layer("lstm", 6, 5, bidirectional=True)
+    lengths, x = torch.tensor([4, 2]), torch.randn(2, 4, 6)
+    wild = x.clone()
+    wild[1, 2:] = torch.tensor([1e9, float("inf")])[:, None]
+    for clean, seen in zip(run_layer(layer, x, None, lengths), run_layer(layer, wild, None, lengths), strict=True):
+        torch.testing.assert_close(clean, seen, atol=0, rtol=0)

@@ -94,10 +94,9 @@ def _run_padded(layer: nn.RNNBase, x: Tensor, state: Tensor | None, lengths: Ten
     """
     mask = torch.arange(x.shape[1])[None] < lengths[:, None]  # (B, T)
     real = mask[:, :, None].to(x.dtype)
+    x = x.masked_fill(~mask[:, :, None], 0.0)  # whatever stood there must not outweigh the hold
     width = layer.hidden_size
-    hold = x.new_tensor([-HOLD, HOLD, 0.0, 0.0]).repeat_interleave(width)[
-        :, None
-    ]  # (4 H, 1), gates in the order i f g o
+    hold = x.new_tensor([-HOLD, HOLD, 0.0, 0.0]).repeat_interleave(width)[:, None]  # (4 H, 1), gates i f g o
     ends = (lengths - 1)[:, None, None].expand(-1, 1, width)  # (B, 1, H)
     outputs, lasts = [], []
     for direction, suffix in enumerate(("", "_reverse")[: 1 + layer.bidirectional]):
