@@ -1,4 +1,4 @@
-// Made from src/dragoman/studio/records.py by `python -m dragoman.studio.schema`; do not edit.
+// Made from src/dragoman/studio/records/ by `python -m dragoman.studio.schema`; do not edit.
 
 /** The body of every answer that is not 2xx. */
 export interface Problem {

@@ -6,18 +6,25 @@ import inspect
 import re
 import textwrap
 import types
+from importlib import import_module
 from typing import Any, Literal, Union, get_args, get_origin
 
 from dragoman.studio import records
 from dragoman.studio.records import Record
 
+FILES = ("base", "runs", "training", "audit", "predictions", "comparing", "mapping", "requests", "pages")
 PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 
 
 def typescript() -> str:
-    """One interface a record, in the order of the file; a request's fields that have a default may be left out."""
-    every = [value for value in vars(records).values() if inspect.isclass(value) and issubclass(value, Record)]
-    head = "// Made from src/dragoman/studio/records.py by `python -m dragoman.studio.schema`; do not edit."
+    """One interface a record, in the order of the files; a request's fields that have a default may be left out."""
+    every = [
+        value
+        for file in FILES
+        for value in vars(import_module(f"{records.__name__}.{file}")).values()
+        if inspect.isclass(value) and issubclass(value, Record) and value.__module__ == f"{records.__name__}.{file}"
+    ]
+    head = "// Made from src/dragoman/studio/records/ by `python -m dragoman.studio.schema`; do not edit."
     return "\n\n".join([head, *(interface(one) for one in every if one.model_fields)]) + "\n"
 
 

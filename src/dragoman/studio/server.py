@@ -1,4 +1,4 @@
-"""The studio's server, on loopback only. Every body is JSON but an upload's; every record is in ``records.py``.
+"""The studio's server, on loopback only. Every body is JSON but an upload's; every record is in ``records/``.
 
     GET  /                              the page
     GET  /api/runs                      → Run[]
