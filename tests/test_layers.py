@@ -30,6 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "planning",
         "predictions",
         "published",
+        "replies",
         "run_folder",
         "run_setup",
         "transfer",

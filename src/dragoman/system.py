@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,13 +22,14 @@ from dragoman.data.vocabulary import BOS, EOS, PAD, UNK
 from dragoman.errors import UserError
 from dragoman.files import write_tensors
 from dragoman.nn.model import Model
-from dragoman.predictions import Lengths, Output, Prediction, Raw, Scored
+from dragoman.predictions import Lengths, Prediction, Raw, Scored
 from dragoman.recipe import Recipe
+from dragoman.replies import empty, reply, with_self_attention
 from dragoman.run_setup import FORMAT, Setup
 from dragoman.search import Decodes, Result, SearchConfig, force, force_running, search
 from dragoman.training.checkpoint import load_weights, named_weights, read_tensors
 from dragoman.training.machine import pick_device
-from dragoman.types import Hypothesis, Padded, State
+from dragoman.types import Padded, State
 
 
 class System:
@@ -107,13 +106,13 @@ class System:
             prefix = [raw[SOURCE] for raw in raws]
         tensors = [self._tensors(raw) for raw in raws]
         live = [row for row, raw in enumerate(raws) if not self.modalities or any(raw.values())]
-        found: dict[int, Prediction] = {row: self._empty(sources[row]) for row in set(range(len(sources))) - set(live)}
+        found: dict[int, Prediction] = {row: empty(sources[row]) for row in set(range(len(sources))) - set(live)}
         lengths: dict[int, int] = {}
         for row in live:
             try:
                 lengths[row] = max((len(tensor) for tensor in tensors[row].values()), default=0)
             except UserError as error:
-                found[row] = replace(self._empty(sources[row]), error=str(error))
+                found[row] = empty(sources[row], str(error))
         order = sorted(lengths, key=lambda row: lengths[row])
         if self.is_language_model and prefix is not None:
             order = sorted(live, key=lambda row: len(prefix[row]))
@@ -125,7 +124,7 @@ class System:
                 try:
                     loaded[row] = _read(tensors[row])
                 except UserError as error:
-                    found[row] = replace(self._empty(sources[row]), error=str(error))
+                    found[row] = empty(sources[row], str(error))
             rows = list(loaded)
             forced = None if prefix is None else [self.target.encode(prefix[row]) for row in rows]
             keys = [first + row for row in rows]
@@ -133,7 +132,7 @@ class System:
             read = [loaded[row] for row in rows]
             results = self._search(read, limits, config, keys, forced, attention) if rows else []
             for row, result in zip(rows, results, strict=True):
-                found[row] = self._prediction(sources[row], raws[row], loaded[row], result, trace)
+                found[row] = self._reply(sources[row], raws[row], result, trace)
                 if maps:
                     found[row] = self._with_maps(found[row], loaded[row], result)
             while given in found:
@@ -335,54 +334,16 @@ class System:
                 need_attention=attention and bool(self.model.decoder.maps),
             )
 
-    def _prediction(
-        self, source: Raw, raw: Mapping[str, str], tensors: Mapping[str, Tensor], result: Result, trace: bool
-    ) -> Prediction:
-        prompt = raw[SOURCE] if self.is_language_model else None
+    def _reply(self, source: Raw, raw: Mapping[str, str], result: Result, trace: bool) -> Prediction:
         axes = {name: modality.axis(raw[name], self._stride(name)) for name, modality in self.modalities.items()}
-        positions = sum(len(axis.labels) for axis in axes.values())
-        outputs = tuple(self._output(hypothesis, positions, prompt) for hypothesis in result.hypotheses)
-        return Prediction(source, outputs, axes, result.trace if trace else None)
+        return reply(source, axes, result, self.target, trace, raw[SOURCE] if self.is_language_model else None)
+
+    def _with_maps(self, prediction: Prediction, tensors: Mapping[str, Tensor], result: Result) -> Prediction:
+        return with_self_attention(prediction, result, self.model, self._padded([tensors]))
 
     def _stride(self, name: str) -> int:
         return self.model.encoders[name].stride  # type: ignore[return-value]
 
-    def _with_maps(self, prediction: Prediction, tensors: Mapping[str, Tensor], result: Result) -> Prediction:
-        """With the self-attention behind this very result: the source read again, alone, and each output's tokens."""
-        with torch.inference_mode():
-            padded = self._padded([tensors])
-            state = self.model.start(self.model.encode(padded), 1)
-            outputs = []
-            for output, hypothesis in zip(prediction.outputs, result.hypotheses, strict=True):
-                tokens = torch.tensor([[BOS, *hypothesis.tokens[:-1]]], device=self.device)
-                looked = self.model.decoder.self_attention(tokens, state)
-                outputs.append(replace(output, self_attention=_of_one(looked)))
-            own = _of_one(self.model.self_attention(padded))
-        return replace(prediction, outputs=tuple(outputs), self_attention=own)
-
-    def _output(self, hypothesis: Hypothesis, positions: int, prompt: str | None = None) -> Output:
-        attention = hypothesis.attention
-        text = self.target.decode(hypothesis.tokens)
-        if prompt:  # as it was written, also where the model read <unk>
-            text = prompt + text[len(self.target.decode(self.target.encode(prompt))) :]
-        return Output(
-            text,
-            hypothesis.score,
-            hypothesis.log_prob,
-            tuple(self.target.pieces(hypothesis.tokens)),
-            hypothesis.log_probs,
-            hypothesis.finished,
-            None if attention is None else attention[..., :positions],
-        )
-
-    def _empty(self, source: Raw) -> Prediction:
-        return Prediction(source, (Output("", 0.0, 0.0, (), (), True, None),))
-
 
 def _read(tensors: Mapping[str, Tensor | Pending]) -> dict[str, Tensor]:
     return {name: one.read() if isinstance(one, Pending) else one for name, one in tensors.items()}
-
-
-def _of_one(weights: Tensor | None) -> np.ndarray | None:
-    """The only row of a batch."""
-    return None if weights is None else weights[0].float().cpu().numpy()
