@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 import subprocess
@@ -329,10 +330,15 @@ def write_unequal(folder: Path) -> list[str]:
 MISTAKES: dict[str, tuple[list[str], str]] = {
     "missing file": (["check", "{tmp}/none.tsv"], "none.tsv: no such file"),
     "missing training file": (["train", "{tmp}/none.tsv"], "none.tsv: no such file"),
-    "missing input": (["predict", "{run}", "{tmp}/none.txt"], "none.txt: cannot be read"),
+    "missing input": (["predict", "{run}", "{tmp}/none.txt"], "none.txt: no such file"),
     "missing test file": (["evaluate", "{run}", "{tmp}/none.tsv"], "none.tsv: no such file"),
     "missing scored file": (["score", "{run}", "{tmp}/none.tsv"], "none.tsv: no such file"),
-    "input is a folder": (["predict", "{run}", "{tmp}"], "cannot be read"),
+    "input is a folder": (["predict", "{run}", "{tmp}"], "this is a folder"),
+    "a setting in place of a table": (["train", "{pairs}", "--set", "init=runs/x"], "init"),
+    "the same with an option": (["train", "{pairs}", "--seed", "3", "--set", "training=5"], "training"),
+    "negative seed": (["train", "{pairs}", "--seed", "-1"], "training.seed"),
+    "seed too large": (["train", "{pairs}", "--seed", "99999999999999999"], "training.seed"),
+    "output is a folder": (["inspect", "{run}", "abc", "-o", "{tmp}"], "this is a folder"),
     "unequal files": (["train", "{unequal}"], "a:20: this line has no partner"),
     "unequal files in check": (["check", "{unequal}"], "a:20: this line has no partner"),
     "unknown preset": (["train", "{pairs}", "--preset", "bahdanau2014"], "did you mean 'bahdanau2015'?"),
@@ -354,6 +360,44 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "folder cannot be made": (["train", "{pairs}", "--out", "{pairs}/run"], "pairs.tsv/run"),
     "three files": (["check", "{pairs}", "{pairs}", "{pairs}"], "3 files given"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("ab\n".encode("utf-16"), "UTF-16"),
+        (b"\x89PNG\r\n\x1a\n", "a picture"),
+        (gzip.compress(b"ab\n" * 99)[:-9], "gzip data"),
+    ],
+)
+def test_what_is_no_text_is_not_answered(call: Any, tiny_run: Any, tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "input").write_bytes(content)
+    for answer in (
+        call("predict", tiny_run.folder, tmp_path / "input"),
+        call("predict", tiny_run.folder, stdin=content),
+    ):
+        assert answer.code == 2 and said in answer.err and "Traceback" not in answer.err
+
+
+def test_compressed_input(call: Any, tiny_run: Any, tmp_path: Path) -> None:
+    text = b"abc\nb\xe4d\n\nde"
+    (tmp_path / "input.gz").write_bytes(gzip.compress(text))
+    plain = call("predict", tiny_run.folder, stdin=text)
+    assert plain.code == 0 and len(plain.lines) == 4
+    assert call("predict", tiny_run.folder, tmp_path / "input.gz").out == plain.out
+    assert call("predict", tiny_run.folder, stdin=gzip.compress(text)).out == plain.out
+
+
+def test_a_line_is_answered_before_the_next_one_comes(environment: dict[str, str], tiny_run: Any) -> None:
+    command = [sys.executable, "-m", "dragoman", "predict", str(tiny_run.folder), "--batch", "1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdin is not None and process.stdout is not None
+        for line in (b"abc\n", b"de\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert process.stdout.readline().endswith(b"\n")
+        process.stdin.close()
+        assert process.stdout.read() == b"" and process.wait(60) == 0
 
 
 @pytest.mark.parametrize("name", MISTAKES)

@@ -224,6 +224,27 @@ def test_a_whole_model_from_another_run(tiny_run: Any, tmp_path: Path) -> None:
     assert sum("the tokeniser of the run it starts from" in reason for reason in settled.reasons) == 2
 
 
+def test_vectors_inside_a_network_over_the_pair_are_taken_by_token(tmp_path: Path) -> None:
+    """Two files of as many letters, in another order."""
+    systems: list[System] = []
+    for name, letters in (("first", "abcdefgh"), ("second", "hgfedcba")):
+        texts = [letters[i % 8] * (9 - i % 8) + letters[(i // 8) % 8] for i in range(64)]
+        file = tmp_path / f"{name}.tsv"
+        file.write_text("".join(f"{text}\t{text}\n" for text in texts), encoding="utf-8")
+        network = {"decoder": {"network": {"width": 16, "layers": 1, "embedding": 16}}, "source": {"embedding": 16}}
+        init = {"init": {"decoder": str(systems[0].folder)}} if systems else {}
+        tokenizer = {"target": {"tokenizer": {"kind": "characters"}}}
+        settled = plan(file, preset="concat-rnn", settings=merge(merge(network, tokenizer), init))
+        settled.system.save(tmp_path / name)
+        systems.append(settled.system)
+    first, second = systems
+    name = "decoder.network.embedding.weight"
+    for symbol in "abcdefgh":
+        ours = second.model.state_dict()[name][second.target.vocabulary.id(symbol)]
+        theirs = first.model.state_dict()[name][first.target.vocabulary.id(symbol)]
+        assert torch.equal(ours, theirs), symbol
+
+
 def test_a_decoder_from_a_language_model(
     language_model: Path, tiny_run: Any, tmp_path: Path, tiny_settings: dict[str, Any]
 ) -> None:

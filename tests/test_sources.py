@@ -112,6 +112,53 @@ def test_the_command_line_reads_tables_and_json(asked: tuple[Path, Path], call: 
     assert scored.code == 0 and len(scored.lines) == len(table)
 
 
+def test_a_table_is_known_by_its_first_line_that_says_something(asked: tuple[Path, Path], call: Any) -> None:
+    table = rows(3, seed=4)
+    expected = [one.text for one in System.load(asked[0]).predict([{"story": s, "question": q} for s, q, _ in table])]
+    plain = "".join(f"{s}\t{q}\n" for s, q, _ in table)
+    told = "".join(json.dumps({"story": s, "question": q}) + "\n" for s, q, _ in table)
+    for text in (f"\n{plain}", f"\n\nstory\tquestion\n{plain}", f" \n{told}"):
+        answer = call("predict", asked[0], stdin=text.encode())
+        assert answer.code == 0 and [line for line in answer.lines if line] == expected, text
+        blank = text.split("story")[0].split(table[0][0])[0].split("{")[0].count("\n")
+        assert answer.lines[:blank] == [""] * blank
+    answer = call("predict", asked[0], stdin=f"one column\n{plain}".encode())
+    assert answer.code == 1 and answer.lines == ["", *expected] and "standard input:1: 1 column" in answer.err
+
+
+@pytest.mark.parametrize("preset", [None, "cho2014", "bahdanau2015", "vaswani2017", "gehring2017", "xu2015"])
+@pytest.mark.parametrize("order", [("question", "movie"), ("movie", "question")], ids=" ".join)
+def test_a_loaded_model_is_the_one_that_was_saved(tmp_path: Path, preset: str | None, order: tuple[str, str]) -> None:
+    """A text and a file of a kind that the preset does not know: their order is that of the data."""
+    from PIL import Image
+
+    chance = np.random.default_rng(1)
+    lines = ["\t".join([*order, "answer"])]
+    for row in range(30):
+        if preset == "xu2015":
+            path = tmp_path / f"{row}.png"
+            Image.fromarray(chance.integers(0, 255, (32, 32, 3), dtype=np.uint8)).save(path)
+        else:
+            path = tmp_path / f"{row}.npy"
+            np.save(path, chance.normal(size=(3 + row % 4, 5)).astype(np.float32))
+        cells = {"question": f"{OTHERS[row % 5]} {STATES[row % 2]} {row}", "movie": path.name}
+        lines.append("\t".join([cells[name] for name in order] + [STATES[row % 2]]))
+    file = tmp_path / "table.tsv"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    wide = {"encoder": {"width": 32}, "decoder": {"width": 32}, "training": {"threads": 1}}
+    narrow = wide if preset in (None, "cho2014", "bahdanau2015", "gehring2017") else {"training": {"threads": 1}}
+    data = {"data": {"source": list(order), "target": "answer"}}
+    settled = plan(file, preset=preset, settings=narrow | data)
+    system, examples = settled.system, settled.data.train
+    assert list(system.recipe.sources) == list(system.modalities) == list(order)
+    system.save(tmp_path / "run")
+    loaded = System.load(tmp_path / "run")
+    assert list(loaded.modalities) == list(order)
+    given = [dict(example.sources) for example in examples], [example.target for example in examples]
+    wanted, found = system.score(*given), loaded.score(*given)
+    assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in wanted], abs=1e-4)
+
+
 def test_sources_can_be_configured_apart_and_have_defaults(tmp_path: Path) -> None:
     file = write(tmp_path / "qa.tsv", rows(60))
     settings = {

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 import dragoman
 from dragoman.data.vocabulary import EOS
 from dragoman.errors import UserError
+from dragoman.planning import plan
 from dragoman.predictions import Prediction
 from dragoman.system import System
 from dragoman.training.checkpoint import named_weights
@@ -207,6 +208,50 @@ def test_a_forced_prefix_begins_every_output(system: System, inputs: list[str]) 
     assert all(same(one, free[index]) for index, one in enumerate(runs[2]) if not begins[index])
     with pytest.raises(UserError, match="prefix"):
         system.predict(inputs, prefix=["a"])
+
+
+def test_a_prefix_is_given_back_as_it_was_written(system: System) -> None:
+    (found,) = system.predict(["abc"], prefix=["Zü"], beam=2)
+    assert found.text.startswith("Zü"), "letters the model does not know"
+
+
+def test_inputs_may_be_paths_and_nothing_else(system: System) -> None:
+    assert system(Path("abc")) == system("abc")  # type: ignore[arg-type]
+    for wrong in (5, b"abc", None, {"source": 5}):
+        with pytest.raises(UserError, match="an input is a text"):
+            system.predict([wrong])  # type: ignore[list-item]
+
+
+def test_loading_draws_no_random_numbers(tiny_run: Any) -> None:
+    torch.manual_seed(3)
+    wanted = torch.rand(4)
+    torch.manual_seed(3)
+    System.load(tiny_run.folder)
+    assert torch.equal(torch.rand(4), wanted)
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_what_is_too_long_for_the_model_has_no_answer_and_the_others_have(
+    pairs_file: Callable[..., Path], tmp_path: Path, side: str
+) -> None:
+    narrow = {"width": 16, "layers": 1}
+    settings: dict[str, Any] = {
+        "source": {"embedding": 16}, "encoder": dict(narrow), "decoder": {**narrow, "embedding": 16},
+        "training": {"threads": 1},
+    }  # fmt: skip
+    settings[side]["max_positions"] = 12
+    system = plan(pairs_file(tmp_path / "pairs.tsv"), preset="gehring2017", settings=settings).system
+    rows = ["abc", "a" * 40, "bca"]
+    if side == "encoder":
+        given: dict[str, Any] = {"max_length": 8}
+    else:
+        given = {"prefix": ["", "a" * 20, ""], "max_length": 8}
+    found = system.predict(rows, **given)
+    assert found[1].text == "" and "max_positions = 12" in str(found[1].error)
+    for index in (0, 2):
+        alone = {key: [value[index]] if key == "prefix" else value for key, value in given.items()}
+        (wanted,) = system.predict([rows[index]], **alone)
+        assert found[index].error is None and found[index].tokens == wanted.tokens
 
 
 def test_samples_depend_on_the_seed_and_the_input_alone(system: System, inputs: list[str]) -> None:

@@ -248,6 +248,62 @@ def test_other_settings_or_data_in_the_same_folder_are_refused(
         bench.train(folder, max_updates=2)
 
 
+def test_files_of_somebody_else_are_not_written_over(bench: Bench, tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("my thesis\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"belong to no run \(README\.md\).*another --out"):
+        bench.train(tmp_path, max_updates=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+    assert readme.read_text(encoding="utf-8") == "my thesis\n"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / ".run.json.partial").write_text("{", encoding="utf-8")  # as a kill leaves it
+    bench.train(tmp_path / "empty", max_updates=2)
+    assert (tmp_path / "empty" / "model.safetensors").exists()
+
+
+def test_fresh_moves_nothing_that_is_no_run(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.doc").touch()
+    with pytest.raises(UserError, match="belong to no run"):
+        bench.train(tmp_path / "mine", max_updates=2, fresh=True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine", "thesis.doc"]
+
+
+def test_two_trainings_in_one_folder_are_refused(bench: Bench, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+
+    def again(*_: object) -> None:
+        for fresh in (False, True):
+            with pytest.raises(UserError, match="another training is at work here"):
+                bench.train(folder, max_updates=2, fresh=fresh)
+
+    bench.train(folder, max_updates=2, on_plan=again)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_damaged_record_of_scores_is_made_anew(bench: Bench, tmp_path: Path) -> None:
+    bench.train(tmp_path / "run", max_updates=2)
+    wanted = (tmp_path / "run" / "evaluation.json").read_bytes()
+    (tmp_path / "run" / "evaluation.json").write_bytes(b"")
+    bench.train(tmp_path / "run", max_updates=2)
+    assert (tmp_path / "run" / "evaluation.json").read_bytes() == wanted
+
+
+def test_no_two_batches_draw_the_same_random_numbers(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    learn = Trainer._gradients
+
+    def spy(self: Trainer, batch: Any, tokens: int, seed: int) -> Any:
+        drawn.append(seed)
+        return learn(self, batch, tokens, seed)
+
+    monkeypatch.setattr(Trainer, "_gradients", spy)
+    list(bench.trainer(tmp_path / "run", accumulate=3, max_updates=5, batch_tokens=64).run())
+    assert len(drawn) >= 10 and len(set(drawn)) == len(drawn)
+
+
 def test_fresh_sets_the_old_run_aside(bench: Bench, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     for clip in (1.0, 2.0, 3.0):

@@ -142,10 +142,11 @@ def train(
 
     asked = parse_overrides(settings or [])
     training = {"max_time": max_time, "seed": seed, "device": device}
-    asked = merge(asked, {"training": {key: value for key, value in training.items() if value is not None}})
-    origins = {"encoder": init_encoder, "decoder": init_decoder}
-    asked = merge(asked, {"init": {key: str(value) for key, value in origins.items() if value is not None}})
-    asked = merge(asked, {"data": data_settings(source, target, root)})
+    origins = {"encoder": init_encoder and str(init_encoder), "decoder": init_decoder and str(init_decoder)}
+    for key, options in (("training", training), ("init", origins), ("data", data_settings(source, target, root))):
+        said = {name: value for name, value in options.items() if value is not None}
+        if said and isinstance(asked.get(key, {}), dict):  # what is no table is left for the recipe to refuse
+            asked = merge(asked, {key: said})
     folder = out or default_folder(files)
     show = display.Live() if sys.stderr.isatty() else display.Plain()
     rows: dict[str, Any] = {}  # kept for the report, which need not read the files again
@@ -168,8 +169,8 @@ def train(
         raise typer.Exit(130)
     if evaluation.exists():
         card = (folder / "README.md").read_text(encoding="utf-8")
-        scores = card[card.index("## Scores") :].split("## Limits")[0].replace("```\n", "").replace("## ", "")
-        typer.echo(f"\n{scores.strip()}\n")
+        scores = "".join(card.partition("## Scores")[1:]).split("## Limits")[0]  # none, if the card was edited
+        typer.echo("\n{}\n".format(scores.replace("```\n", "").replace("## ", "").strip()))
         if (page := write_report(folder, system, rows)) is not None:
             typer.echo(f"report: {page}")
     typer.echo(f'saved in {folder}; try: echo "some text" | dragoman predict {folder}')
@@ -187,7 +188,7 @@ def predict(
         ),
     ] = None,
     beam: Beam = None,
-    n_best: Annotated[int, typer.Option(min=1, help="how many outputs an input")] = 1,
+    n_best: Annotated[int, typer.Option(min=1, help="how many outputs an input; a narrower beam is widened")] = 1,
     batch: BatchSize = 64,
     as_json: Json = False,
     normalize: Annotated[str | None, typer.Option(help="length normalisation: none, average or gnmt")] = None,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
-from dragoman.cli_support import lines
+from dragoman.data.lines import answered_lines
 
 
 class Input(NamedTuple):
@@ -17,15 +16,13 @@ class Input(NamedTuple):
 
 def read_inputs(system: Any, arguments: Sequence[str]) -> Iterator[Input]:
     """The inputs of a run, from the arguments of the command line; ``-`` is standard input."""
-    from dragoman.data.media import suffix_kind
+    from dragoman.data.media import content_kind, suffix_kind
     from dragoman.errors import UserError
-    from dragoman.parts import kind_of
 
     sources = system.recipe.sources
-    kinds = [kind_of(source.modality) for source in sources.values()]
     if len(sources) == 1 and next(iter(system.modalities.values())).is_file:
         for argument in arguments:
-            if suffix_kind(argument) == kinds[0]:
+            if argument != "-" and (suffix_kind(argument) or content_kind(argument)):
                 yield Input(argument)
             else:
                 yield from _table(argument, system)
@@ -36,30 +33,29 @@ def read_inputs(system: Any, arguments: Sequence[str]) -> Iterator[Input]:
     if len(sources) > 1:
         yield from _table(arguments[0], system)
     else:
-        for line in lines(arguments[0]):
+        for line in answered_lines(arguments[0]):
             yield Input(line)
 
 
 def _table(file: str, system: Any) -> Iterator[Input]:
     """A TSV with a column a source, by a header or in their order, or JSON lines."""
     columns = _columns(system)
-    rows = lines(file)
-    first = next(rows, None)
-    if first is None:
-        return
     label = "standard input" if file == "-" else file
     empty = dict.fromkeys(columns, "")
-    is_json = first.lstrip().startswith("{")
-    cells = [cell.strip() for cell in first.split("\t")]
-    header = None if is_json else _header(cells, columns)
-    places = header or _by_number(cells, columns)
-    began = 1 if header is None else 2
-    rows = rows if header is not None else chain([first], rows)
-    for number, line in enumerate(rows, began):
-        found = _from_json(line, columns) if is_json else _from_cells(line.split("\t"), places, columns)
+    is_json: bool | None = None  # not known before the first line that is not blank
+    places: dict[str, int] | None = None
+    for number, line in enumerate(answered_lines(file), 1):
         if not line.strip():
             yield Input(empty)
-        elif isinstance(found, str):
+            continue
+        cells = line.split("\t")
+        if is_json is None:
+            is_json = line.lstrip().startswith("{")
+            if not is_json and (places := _header([cell.strip() for cell in cells], columns)) is not None:
+                continue
+        places = places or _by_number(cells, columns)
+        found = _from_json(line, columns) if is_json else _from_cells(cells, places, columns)
+        if isinstance(found, str):
             yield Input(empty, f"{label}:{number}: {found}")
         else:
             yield Input(found if len(found) > 1 else next(iter(found.values())))

@@ -46,9 +46,11 @@ def inspect(
 ) -> None:
     """Show where the model looked for each token of the output that it returns, and as a page what else it weighed."""
     from dragoman.errors import UserError
-    from dragoman.files import write_atomically
+    from dragoman.files import refuse_folder, write_atomically
     from dragoman.workflow import load
 
+    if out is not None:
+        refuse_folder(out)
     system = load(run, device)
     sources = [_source(one, len(system.modalities)) for one in inputs]
     if not system.is_language_model and not all(one.strip() if isinstance(one, str) else one for one in sources):
@@ -62,6 +64,8 @@ def inspect(
     from dragoman.drawing import draw
 
     predictions = system.predict(sources, beam=beam)
+    if unread := [one.error for one in predictions if one.error]:
+        raise UserError(unread[0])
     for prediction in predictions:
         typer.echo(prediction.text)
     place, drawn = draw(system, predictions, out)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,20 +94,6 @@ def load_runs(
         raise UserError("--lm-weight: says how much a language model counts; give one with --lm RUN")
     weight = {} if lm_weight is None else {"lm_weight": lm_weight}
     return load([run, *(ensemble or [])], device, lm=lm, **weight)
-
-
-def lines(file: str) -> Iterator[str]:
-    """Lines end at \\n only. Bytes that are not UTF-8 become U+FFFD: one line in, one line out."""
-    from dragoman.errors import UserError
-
-    try:
-        stream = sys.stdin.buffer if file == "-" else open(file, "rb")  # noqa: SIM115
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror})") from None
-    with stream:
-        for number, line in enumerate(stream):
-            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
-            yield text.removeprefix("\ufeff") if number == 0 else text
 
 
 def chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:

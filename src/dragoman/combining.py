@@ -14,7 +14,7 @@ from dragoman.data.stored import Pending
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, EOS, SPECIALS
 from dragoman.errors import UserError
-from dragoman.predictions import Prediction
+from dragoman.predictions import Prediction, Raw, Scored
 from dragoman.search import Decodes, Ensemble, Fusion, Renumbered, Result, SearchConfig, follow
 from dragoman.system import System
 
@@ -72,6 +72,18 @@ class EnsembleSystem(_Combination):
 
     def _encode(self, tensors: Sequence[Mapping[str, Tensor]]) -> list[Any]:
         return [member._encode([_of(index, row) for row in tensors]) for index, member in enumerate(self.members)]
+
+    def _score_texts(
+        self, texts: Sequence[Raw], targets: Sequence[str] | None, batch: int, running: bool
+    ) -> list[Scored]:
+        if running:
+            ways = {None if one.model.decoder.endless else one.recipe.training.chunk for one in self.members}
+            if len(ways) > 1:
+                raise UserError(
+                    "these language models read running text in different ways (in chunks of different lengths, or "
+                    "without any); score each alone, or text by text"
+                )
+        return super()._score_texts(texts, targets, batch, running)
 
     def _with_maps(self, prediction: Prediction, tensors: Mapping[str, Tensor], result: Result) -> Prediction:
         return self.members[0]._with_maps(prediction, _of(0, tensors), result)

@@ -32,6 +32,10 @@ class ConfigError(UserError):
     """A setting that cannot be used."""
 
 
+class TooLong(ConfigError):
+    """An input, or an output, that is longer than the model can tell positions."""
+
+
 class PartError(ValueError):
     """What is wrong inside a part's table. Pydantic carries it to ``explain``, which knows the part's keys by it."""
 

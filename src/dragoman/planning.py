@@ -156,6 +156,8 @@ def plan(
         chosen = {"training": chosen["training"], "sources": {name: chosen["sources"][name] for name in others}}
     reasons += auto.explain(shape, {name: kinds[name] for name in others})
     recipe = make_recipe(merge(chosen, asked))
+    # in the order of the data, which is that of the model's parts: a loaded model is built by the recipe alone
+    recipe = recipe.model_copy(update={"sources": {name: recipe.sources[name] for name in names}})
     recipe = _with_tokenizers(recipe, modalities, target)
     for name, modality in modalities.items():
         if isinstance(modality, Text):

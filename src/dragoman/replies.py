@@ -20,7 +20,7 @@ from dragoman.types import Axis, Hypothesis, Padded
 def reply(
     source: Raw, axes: Mapping[str, Axis], result: Result, target: Tokenizer, trace: bool, prompt: str | None = None
 ) -> Prediction:
-    """``prompt``: of a language model, what each output begins with."""
+    """``prompt``: what each output was made to begin with."""
     positions = sum(len(axis.labels) for axis in axes.values())
     outputs = tuple(_output(hypothesis, positions, target, prompt) for hypothesis in result.hypotheses)
     return Prediction(source, outputs, dict(axes), result.trace if trace else None)

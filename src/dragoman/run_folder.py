@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from dragoman.config import ConfigError
 from dragoman.errors import UserError
-from dragoman.files import write_json
+from dragoman.files import alone_in, write_json
 from dragoman.planning import Paths, Plan
 from dragoman.recipe import make_recipe
 
@@ -30,7 +32,35 @@ def default_folder(train: Paths) -> Path:
     return Path("runs") / (name or "run")
 
 
-def claim(folder: Path, settled: Plan) -> None:
+@contextmanager
+def claimed(folder: Path, settled: Plan, *, fresh: bool) -> Iterator[None]:
+    """The folder is this run's, and nobody else trains in it. ``fresh``: an old run in it is set aside."""
+    if fresh and any((folder / name).exists() for name in ("run.json", "checkpoint.safetensors")):
+        with alone_in(folder):
+            set_aside(folder)
+    if not (folder / "run.json").exists():
+        _refuse_others(folder)
+    with alone_in(folder):
+        _claim(folder, settled)
+        yield
+
+
+def _refuse_others(folder: Path) -> None:
+    if (folder / "checkpoint.safetensors").exists():
+        raise UserError(
+            f"{folder}: holds a checkpoint, but not the run.json that says what it belongs to; "
+            "choose another --out, or --fresh to set the old files aside"
+        )
+    # hidden ones do not count: an interrupted write leaves one, and so do file managers
+    others = sorted(one.name for one in folder.iterdir() if one.name[0] != ".") if folder.is_dir() else []
+    if others:
+        raise UserError(
+            f"{folder}: holds files that belong to no run ({', '.join(others[:3])}{', …' if len(others) > 3 else ''}), "
+            "and training could write over them; choose another --out"
+        )
+
+
+def _claim(folder: Path, settled: Plan) -> None:
     """Write what is settled, or see that what is there is the same run."""
     identity: dict[str, Any] = {"recipe": settled.system.recipe.dump(), "data": settled.data.fingerprint()}
     if settled.origins:
@@ -53,23 +83,19 @@ def claim(folder: Path, settled: Plan) -> None:
                 f"{folder}: holds another run (different: {'; '.join(different[:4])}); "
                 "choose another --out, or --fresh to set the old run aside"
             )
-    elif (folder / "checkpoint.safetensors").exists():
-        raise UserError(
-            f"{folder}: holds a checkpoint, but not the run.json that says what it belongs to; "
-            "choose another --out, or --fresh to set the old files aside"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
+    write_json(path, identity)  # before all else: a folder with anything in it and without this is somebody else's
     settled.system.save_setup(folder)
     write_json(folder / "audit.json", settled.data.to_json())
     if settled.transfers:
         write_json(folder / "init.json", [transfer.to_json() for transfer in settled.transfers])
-    write_json(path, identity)
 
 
 def evaluated(folder: Path) -> int | None:
-    """The update whose weights were last measured."""
-    path = folder / "evaluation.json"
-    return json.loads(path.read_text(encoding="utf-8"))["update"] if path.exists() else None
+    """The update whose weights were last measured; None also where the record is damaged."""
+    try:
+        return json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))["update"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def set_aside(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dragoman.building import build_model
-from dragoman.config import explain
+from dragoman.config import TooLong, explain
 from dragoman.contracts import Modality
 from dragoman.data.batching import Column, Encoded, TensorColumn
 from dragoman.data.examples import SOURCE, Example, tidy
@@ -98,6 +99,7 @@ class System:
             raise UserError("predict takes a list of texts; for one text call the system itself: system(text)")
         if prefix is not None and len(prefix) != len(sources):
             raise UserError(f"a forced prefix is needed for each input: got {len(prefix)} for {len(sources)} inputs")
+        sources = [plain(source) for source in sources]
         config = self.search_config(**settings)
         raws = [self._tidied(source) for source in sources]
         if self.is_language_model:
@@ -130,9 +132,14 @@ class System:
             keys = [first + row for row in rows]
             limits = [self._limit(tensors[row]) for row in rows]
             read = [loaded[row] for row in rows]
-            results = self._search(read, limits, config, keys, forced, attention) if rows else []
+            results = self._search_each(read, limits, config, keys, forced, attention) if rows else []
             for row, result in zip(rows, results, strict=True):
-                found[row] = self._reply(sources[row], raws[row], result, trace)
+                if isinstance(result, TooLong):
+                    found[row] = empty(sources[row], str(result))
+                    continue
+                found[row] = self._reply(
+                    sources[row], raws[row], result, trace, None if prefix is None else prefix[row]
+                )
                 if maps:
                     found[row] = self._with_maps(found[row], loaded[row], result)
             while given in found:
@@ -160,7 +167,7 @@ class System:
             raise UserError("scoring needs targets: system.score(sources, targets); only a language model scores texts")
         if len(sources) != len(targets):
             raise UserError(f"scoring needs one target a source: got {len(targets)} for {len(sources)}")
-        tensors = [self._tensors(self._tidied(source)) for source in sources]
+        tensors = [self._tensors(self._tidied(plain(source))) for source in sources]
         return self._force(tensors, [[*self.target.encode(tidy(target)), EOS] for target in targets], batch)
 
     def search_config(self, **settings: Any) -> SearchConfig:
@@ -234,7 +241,8 @@ class System:
     def load_setup(cls, folder: Path) -> System:
         """As ``load``, with fresh weights."""
         setup = Setup.read(folder)
-        model = build_model(setup.recipe, setup.modalities, setup.target)
+        with torch.random.fork_rng(devices=[]):  # loading leaves the caller's random numbers as they were
+            model = build_model(setup.recipe, setup.modalities, setup.target)
         return cls(setup.recipe, setup.modalities, setup.target, model, setup.lengths, folder)
 
     # ---- inside
@@ -256,7 +264,7 @@ class System:
     ) -> list[Scored]:
         if isinstance(texts, str) or targets is not None:
             raise UserError("a language model scores a list of texts, and nothing else: system.score(texts)")
-        gold = [[*self.target.encode(self._tidied(text)[SOURCE]), EOS] for text in texts]
+        gold = [[*self.target.encode(self._tidied(plain(text))[SOURCE]), EOS] for text in texts]
         if not running or not gold:
             return self._force([{} for _ in gold], gold, batch)
         self.model.eval()
@@ -309,6 +317,27 @@ class System:
     def _encode(self, tensors: Sequence[Mapping[str, Tensor]]) -> Any:
         return self.model.encode(self._padded(tensors))
 
+    def _search_each(
+        self,
+        tensors: Sequence[Mapping[str, Tensor]],
+        limits: Sequence[int],
+        config: SearchConfig,
+        keys: Sequence[int],
+        prefix: Sequence[Sequence[int]] | None,
+        attention: bool,
+    ) -> list[Result | TooLong]:
+        """As ``_search``; where one of many is too long for the model, only that one has no result."""
+        try:
+            return list(self._search(tensors, limits, config, keys, prefix, attention))
+        except TooLong as error:
+            if len(tensors) == 1:
+                return [error]
+        found: list[Result | TooLong] = []
+        for row, tensor in enumerate(tensors):
+            forced = None if prefix is None else [prefix[row]]
+            found += self._search_each([tensor], [limits[row]], config, [keys[row]], forced, attention)
+        return found
+
     def _search(
         self,
         tensors: Sequence[Mapping[str, Tensor]],
@@ -334,9 +363,11 @@ class System:
                 need_attention=attention and bool(self.model.decoder.maps),
             )
 
-    def _reply(self, source: Raw, raw: Mapping[str, str], result: Result, trace: bool) -> Prediction:
+    def _reply(
+        self, source: Raw, raw: Mapping[str, str], result: Result, trace: bool, prefix: str | None
+    ) -> Prediction:
         axes = {name: modality.axis(raw[name], self._stride(name)) for name, modality in self.modalities.items()}
-        return reply(source, axes, result, self.target, trace, raw[SOURCE] if self.is_language_model else None)
+        return reply(source, axes, result, self.target, trace, prefix)
 
     def _with_maps(self, prediction: Prediction, tensors: Mapping[str, Tensor], result: Result) -> Prediction:
         return with_self_attention(prediction, result, self.model, self._padded([tensors]))
@@ -347,3 +378,16 @@ class System:
 
 def _read(tensors: Mapping[str, Tensor | Pending]) -> dict[str, Tensor]:
     return {name: one.read() if isinstance(one, Pending) else one for name, one in tensors.items()}
+
+
+def plain(source: Any) -> Raw:
+    """An input as strings: paths may be given as such."""
+    if isinstance(source, Mapping):
+        return {str(name): _text(one) for name, one in source.items()}
+    return _text(source)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)):
+        raise UserError(f"an input is a text, a path, or several of these by name; got {type(value).__name__}")
+    return os.fsdecode(value)

@@ -170,7 +170,9 @@ def _take_decoder(system: System, other: System, run: str, done: set[int]) -> Tr
         kinds = [parts.kind_of(one.recipe.decoder) for one in (other, system)]
         raise ConfigError(f"init.decoder = {run!r}: has a {kinds[0]} decoder, but this model's is {kinds[1]}")
     transfer = Transfer("decoder", run)
-    tables = dict.fromkeys(BY_TOKEN, (system.target.vocabulary, other.target.vocabulary))
+    within = [name.removeprefix(pair[0]) for name in _decoders(system) if name.startswith(pair[0])]  # itself is ""
+    names = [f"{name}.{table}".removeprefix(".") for name in within for table in BY_TOKEN]
+    tables = dict.fromkeys(names, (system.target.vocabulary, other.target.vocabulary))
     _take(system, other, *pair, tables, transfer, done)
     return _checked(transfer, "init.decoder")
 

@@ -17,7 +17,7 @@ from dragoman.modalities.text import rarity
 from dragoman.nn.model import Model
 from dragoman.planning import PathLike, Paths, Plan, plan
 from dragoman.predictions import Prediction, Scored, texts_of
-from dragoman.run_folder import claim, default_folder, evaluated, set_aside
+from dragoman.run_folder import claimed, default_folder, evaluated
 from dragoman.system import System
 from dragoman.training.events import Event, Scores, Stopped
 from dragoman.training.objective import summed_loss
@@ -48,10 +48,18 @@ def train(
     """
     folder = Path(out) if out is not None else default_folder(train)
     settled = plan(train, dev, test, preset=preset, config=None if config is None else Path(config), settings=settings)
+    with claimed(folder, settled, fresh=fresh):
+        return _train(settled, folder, on_plan, on_event, should_stop)
+
+
+def _train(
+    settled: Plan,
+    folder: Path,
+    on_plan: Callable[[Plan, Trainer, Path], None],
+    on_event: Callable[[Event], None],
+    should_stop: Callable[[], bool],
+) -> System:
     system = settled.system
-    if fresh:
-        set_aside(folder)
-    claim(folder, settled)
     trainer = Trainer(
         system.model,
         system.training_data(settled.data.train, folder),

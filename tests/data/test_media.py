@@ -108,6 +108,14 @@ def flac_claiming(path: Path, frames: int) -> None:
     path.write_bytes(bytes(data))
 
 
+def flac_damaged(path: Path) -> None:
+    """Whole, but for some bytes in its middle."""
+    data = bytearray(write(path, np.tile(WAVE, 40)).read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 64] = bytes(64)
+    path.write_bytes(bytes(data))
+
+
 class Dangerous:
     """Runs code where somebody unpickles it."""
 
@@ -148,6 +156,7 @@ BROKEN: list[tuple[str, Make, str, str]] = [
     ("cut.wav", lambda p: cut(p, 0.5), "truncated_file", "489 of 1,000 samples"),
     ("cut.flac", lambda p: cut(p, 0.5), "truncated_file", "truncated"),
     ("long.flac", lambda p: flac_claiming(p, 5000), "truncated_file", "truncated"),
+    ("damaged.flac", flac_damaged, "truncated_file", "damaged"),
     ("bomb.flac", lambda p: flac_claiming(p, (1 << 36) - 1), "too_large", "over the limit"),
     ("cut.ogg", lambda p: cut(p, 0.5), "truncated_file", "truncated"),
     ("none.wav", lambda p: p.write_bytes(wave(8000, b"")), "unreadable_file", "0 seconds"),

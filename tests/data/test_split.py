@@ -22,6 +22,16 @@ def sources(examples: list[Example]) -> set[object]:
     return {identity(example) for example in examples}
 
 
+def test_one_file_written_in_two_ways_is_one_source() -> None:
+    examples = [
+        Example({"source": f"/data/{i}.png"}, "t", 2 * i + turn + 1, "f", {"source": f"{written}{i}.png"})
+        for i in range(60)
+        for turn, written in enumerate(("", "./x/../"))
+    ]
+    train, dev, test = split(examples, 0.2, 0.2)
+    assert not sources(train) & sources(dev) and not sources(train) & sources(test) and dev and test
+
+
 @given(st.lists(st.text(max_size=3), min_size=1, max_size=80), st.floats(0, 0.49), st.floats(0, 0.49))
 def test_partition_by_source(texts: list[str], dev: float, test: float) -> None:
     examples = [Example({"source": text}, str(i), i + 1, "f") for i, text in enumerate(texts)]

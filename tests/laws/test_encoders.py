@@ -50,6 +50,17 @@ def test_batch_of_one_is_a_row_of_many(case) -> None:
 
 
 @every_encoder
+def test_one_position_alone_can_be_trained_on(case) -> None:
+    encoder = make_encoder(case).train()
+    source = make_source(encoder, 1)
+    side = (slice(0, 1),) * source.mask.dim()
+    memory = encoder(Padded(source.data[side], source.mask[side]))
+    assert memory.mask.tolist() == [[True]] and torch.isfinite(memory.states).all()
+    if memory.states.requires_grad:  # of an encoder that has parameters
+        memory.states.sum().backward()
+
+
+@every_encoder
 def test_widths_are_as_said(case) -> None:
     encoder = make_encoder(case)
     source = make_source(encoder)

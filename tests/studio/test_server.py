@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -222,9 +223,17 @@ def test_a_studio_without_its_page_says_so(tiny_run: Any, monkeypatch: pytest.Mo
         server.serve([tiny_run.folder], 0, False, "cpu", print)
 
 
-def test_runs_of_the_same_name_are_told_apart(tiny_run: Any) -> None:
+def test_runs_of_the_same_name_are_told_apart(tiny_run: Any, tmp_path: Path) -> None:
     from dragoman.studio.library import Library
 
     assert list(Library([tiny_run.folder] * 3).entries) == ["run", "run-2", "run-3"]
     with pytest.raises(UserError, match="not the folder of a run"):
         Library([tiny_run.folder.parent])
+    numbered = [tmp_path / one for one in ("dates-2", "dates", "dates-old", "other/dates")]
+    for folder in numbered:
+        shutil.copytree(tiny_run.folder, folder)
+    library = Library(numbered)
+    assert [entry.folder for entry in library.entries.values()] == numbered
+    assert list(library.entries) == ["dates-2", "dates", "dates-old", "dates-3"]
+    shutil.rmtree(numbered[1])  # the others are still shown
+    assert [run.id for run in library.runs()] == ["dates-2", "dates-old", "dates-3"]

@@ -180,7 +180,7 @@ class Audit:
             lines.append(f"  {self.several:,} of {self.sources:,} distinct sources have several targets; all are kept")
         for name, media in self.media.items():
             lines += ["", *media.lines(name)]
-        return "\n".join(_clip(line) for line in lines)
+        return "\n".join([lines[0], *map(_clip, lines[1:])])  # how many rows are used is told whatever the file's name
 
     def _section(self, heading: str, wanted: Fate) -> list[str]:
         known = [category for category in CATEGORIES if category in self.findings]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import normpath
 from typing import Any, TypeAlias
 
 SOURCE = "source"  # the name of the usual single source
@@ -49,7 +50,10 @@ def identity(example: Example, as_written: bool = False) -> Identity:
 
     Two rows mean the same file if its path is the same; ``as_written`` is what does not change with the folder.
     """
-    sources = example.as_written if as_written else example.sources
+    sources = example.sources
+    if as_written and example.written is not None:
+        given = example.written
+        sources = {name: given[name] if given[name] == raw else normpath(given[name]) for name, raw in sources.items()}
     if len(sources) == 1:
         return next(iter(sources.values()))
     if not sources:

@@ -92,12 +92,32 @@ def read_lines(path: str | Path, audit: Audit) -> Iterator[str | Refusal]:
                     audit.record("byte_order_mark", number, "byte order mark at the start of the line", file)
                 yield text
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(
-            f"{file}:{number + 1}: the gzip data is damaged or cut off here ({error}); get the file again, "
-            f"nothing of it was used"
-        ) from None
+        raise UserError(f"{_damaged(file, number, error)}, nothing of it was used") from None
     except OSError as error:
         raise UserError(f"{file}: {_explain(error)}") from None
+
+
+def answered_lines(path: str | Path) -> Iterator[str]:
+    """Every line without its end, where each is to have an answer: none is refused for what stands in it.
+
+    Bytes that are not UTF-8 become U+FFFD. A line of standard input is given out as soon as it is there.
+    """
+    file = label(path)
+    number = 0
+    try:
+        with _opened(path, file) as stream:
+            for raw in stream:
+                number += 1
+                text = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
+                yield text.removeprefix("\ufeff") if number == 1 else text
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(_damaged(file, number, error)) from None
+    except OSError as error:
+        raise UserError(f"{file}: {_explain(error)}") from None
+
+
+def _damaged(file: str, lines: int, error: Exception) -> str:
+    return f"{file}:{lines + 1}: the gzip data is damaged or cut off here ({error}); get the file again"
 
 
 def _explain(error: OSError) -> str:
@@ -117,21 +137,27 @@ def _opened(path: str | Path, file: str) -> Iterator[BinaryIO]:
         if str(path) == "-":
             if sys.stdin is None:
                 raise UserError("<stdin>: there is no standard input; give a file")
-            stream: BinaryIO = sys.stdin.buffer
+            stream = _peekable(sys.stdin.buffer)
         elif "\x00" in str(path):
             raise UserError(f"{file!r}: a file name cannot hold a NUL character")
         else:
-            stream = stack.enter_context(open(path, "rb", buffering=_BUFFER))
-        head = stream.read(_HEAD)
-        stream = _rejoin(head, stream)
+            stream = stack.enter_context(io.BufferedReader(io.FileIO(path, "rb"), _BUFFER))
+        head = stream.peek(_HEAD)[:_HEAD]  # of a pipe, what is there already
         if head.startswith(_GZIP):
             unzipped = gzip.GzipFile(fileobj=stream)
-            head = unzipped.read(_HEAD)
-            stream = _rejoin(head, cast(BinaryIO, unzipped))
-        elif file.endswith(".gz") and head:
+            head = unzipped.peek(_HEAD)[:_HEAD]
+            _refuse_if_not_text(head, file)
+            yield cast(BinaryIO, unzipped)
+            return
+        if file.endswith(".gz") and head:
             raise UserError(f"{file}: named .gz, but it is not gzip data; rename it if it is plain text")
         _refuse_if_not_text(head, file)
         yield stream
+
+
+def _peekable(stream: BinaryIO) -> io.BufferedReader:
+    """Standard input is one, unless another program put something else in its place."""
+    return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
 
 
 def _refuse_if_not_text(head: bytes, file: str) -> None:
@@ -149,25 +175,3 @@ def _refuse_if_not_text(head: bytes, file: str) -> None:
                 f"convert it: iconv -f UTF-16LE (or UTF-16BE) -t UTF-8 FILE > NEW"
             )
         raise UserError(f"{file}:1: binary data, not text; give UTF-8 text")
-
-
-class _Rejoined(io.RawIOBase):
-    """A stream with what was read off its front put back: pipes cannot seek."""
-
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._head, self._rest = memoryview(head), rest
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        if not self._head:
-            data: bytes | memoryview = self._rest.read(len(buffer))
-        else:
-            data, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
-        buffer[: len(data)] = data
-        return len(data)
-
-
-def _rejoin(head: bytes, rest: BinaryIO) -> BinaryIO:
-    return io.BufferedReader(_Rejoined(head, rest), _BUFFER)

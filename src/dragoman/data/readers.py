@@ -43,7 +43,10 @@ class Readers:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         self.processes = [
             subprocess.Popen(
-                [sys.executable, "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+                [sys.executable, "-P", "-c", START],  # -P: nothing of the folder one is in is imported
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
             )
             for _ in range(count)
         ]

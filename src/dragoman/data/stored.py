@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from dragoman.contracts import Modality
-from dragoman.data.media import MediaError
-from dragoman.errors import UserError
+from dragoman.data.media import named
 from dragoman.parts import dump
 from dragoman.types import Padded
 
@@ -131,12 +130,3 @@ class Pending:
     def read(self) -> Tensor:
         with named(self.raw):
             return self.modality.tensor(self.raw)
-
-
-@contextmanager
-def named(raw: str) -> Iterator[None]:
-    """A file that cannot be used, told with its name."""
-    try:
-        yield
-    except MediaError as error:
-        raise UserError(f"{raw or 'no path'}: {error}") from None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from pydantic import Field
@@ -14,11 +14,13 @@ from torch import Tensor
 
 from dragoman.config import Section
 from dragoman.contracts import Frontend
+from dragoman.data.media import named
 from dragoman.errors import UserError
 from dragoman.files import write_json
 from dragoman.nn.chance import chance
 from dragoman.types import Padded
 
+Made = TypeVar("Made")
 SAMPLE = 200  # files that statistics are learnt from
 SMALLEST = 1e-3  # standard deviation; a feature that hardly changes is not blown up
 
@@ -53,6 +55,16 @@ class Statistics:
     @classmethod
     def from_json(cls, record: dict[str, list[float]]) -> Statistics:
         return cls(torch.tensor(record["mean"]), torch.tensor(record["deviation"]))
+
+
+def statistics_of(paths: Sequence[str], frames: Callable[[str], Tensor]) -> Statistics:
+    """Of files, as ``frames`` reads them."""
+
+    def read(path: str) -> Tensor:
+        with named(path):
+            return frames(path)
+
+    return Statistics.of(map(read, paths))
 
 
 def evenly(items: Sequence[str], count: int) -> list[str]:
@@ -101,11 +113,12 @@ def write_record(folder: Path, name: str, record: dict[str, Any]) -> None:
     write_json(folder / f"{name}.frames.json", record)
 
 
-def read_record(folder: Path, name: str) -> dict[str, Any]:
+def read_record(folder: Path, name: str, made: Callable[[dict[str, Any]], Made]) -> Made:
+    """What ``made`` makes of it."""
     path = Path(folder) / f"{name}.frames.json"
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return made(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise UserError(f"{path}: missing; without it the source {name!r} cannot be read as in training") from None
-    except ValueError as error:
-        raise UserError(f"{path}: damaged ({error})") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise UserError(f"{path}: damaged ({error!r}); train again, or restore the file") from None

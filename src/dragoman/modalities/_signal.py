@@ -12,6 +12,7 @@ from torch import Tensor
 
 ZEROS = 16  # crossings of zero on each side of the resampling filter: more is steeper and slower
 ROLL_OFF = 0.95  # where the filter begins to fall, as a share of the highest frequency that the new rate can hold
+MOST_FILTERS = 1000  # rates whose ratio needs more are taken in the nearest simpler one, off by a millionth or so
 QUIETEST = 1e-7  # energy of a filter; about the rounding of 16-bit samples, so that digital silence is no outlier
 
 
@@ -24,13 +25,22 @@ def resample(wave: Tensor, old: int, new: int) -> Tensor:
     """
     if old == new or not len(wave):
         return wave
-    ratio = Fraction(new, old)
-    up, down = ratio.numerator, ratio.denominator
+    up, down = _ratio(new, old)
     filters, reach = _filters(up, down)
-    length = -(-len(wave) * up // down)
+    length = -(-len(wave) * new // old)
     padded = torch.nn.functional.pad(wave[None, None], (reach, reach + down))
     found = torch.nn.functional.conv1d(padded, filters[:, None], stride=down)  # (1, u, N / d)
-    return found[0].t().reshape(-1)[:length]
+    found = found[0].t().reshape(-1)[:length]
+    return torch.nn.functional.pad(found, (0, length - len(found)))  # where the simpler ratio is a little smaller
+
+
+def _ratio(new: int, old: int) -> tuple[int, int]:
+    """u and d: new / old in lowest terms, or close to it with neither above the limit."""
+    if new > old:
+        down, up = _ratio(old, new)
+        return up, down
+    ratio = Fraction(new, old).limit_denominator(MOST_FILTERS)
+    return max(1, ratio.numerator), ratio.denominator
 
 
 @lru_cache(8)

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from dragoman.contracts import Modality
-from dragoman.data.media import MediaError, probe
+from dragoman.data.media import MediaError, named, probe
 from dragoman.data.media import features as reader
 from dragoman.modalities._frames import (
     SAMPLE,
@@ -21,6 +21,7 @@ from dragoman.modalities._frames import (
     evenly,
     pad_frames,
     read_record,
+    statistics_of,
     write_record,
 )
 from dragoman.types import Axis, Padded
@@ -43,9 +44,10 @@ class Features(Modality):
 
     @classmethod
     def fit(cls, config: Any, raw: Sequence[str], name: str) -> Features:
-        fitted = cls(config, probe(raw[0], "features").features)
+        with named(raw[0]):
+            fitted = cls(config, probe(raw[0], "features").features)
         if config.normalise == "global":
-            fitted.overall = Statistics.of(fitted.frames(path) for path in evenly(raw, SAMPLE))
+            fitted.overall = statistics_of(evenly(raw, SAMPLE), fitted.frames)
         return fitted
 
     @property
@@ -91,9 +93,11 @@ class Features(Modality):
 
     @classmethod
     def load(cls, config: Any, folder: Path, name: str) -> Features:
-        record = read_record(folder, name)
-        overall = None if record["overall"] is None else Statistics.from_json(record["overall"])
-        return cls(config, record["features"], overall)
+        def made(record: dict[str, Any]) -> Features:
+            overall = None if record["overall"] is None else Statistics.from_json(record["overall"])
+            return cls(config, int(record["features"]), overall)
+
+        return read_record(folder, name, made)
 
 
 def slopes(frames: Tensor) -> Tensor:

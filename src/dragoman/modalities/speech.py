@@ -19,7 +19,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from dragoman.contracts import Modality
-from dragoman.data.media import audio, probe
+from dragoman.data.media import audio, named, probe
 from dragoman.modalities._frames import (
     SAMPLE,
     FramesFrontend,
@@ -28,6 +28,7 @@ from dragoman.modalities._frames import (
     evenly,
     pad_frames,
     read_record,
+    statistics_of,
     write_record,
 )
 from dragoman.modalities._signal import frame_count, log_mel, resample
@@ -100,18 +101,18 @@ class Speech(Modality):
         sample = evenly(raw, SAMPLE)
         rate = config.rate
         if rate == "auto":
-            rates = Counter(probe(path, "speech").rate for path in sample)
+            rates = Counter(map(_rate_of, sample))
             rate = min(HIGHEST_RATE, max(rates, key=lambda one: (rates[one], one)))
         fitted = cls(config, int(rate))
         if config.normalise == "global":
-            fitted.overall = Statistics.of(fitted.frames(path) for path in sample)
+            fitted.overall = statistics_of(sample, fitted.frames)
         elif config.normalise == "speaker":
             spoken: dict[str, list[str]] = {}
             for path in raw:
                 if (speaker := fitted.speaker(path)) is not None:
                     spoken.setdefault(speaker, []).append(path)
             for speaker, paths in sorted(spoken.items()):
-                fitted.speakers[speaker] = Statistics.of(fitted.frames(path) for path in evenly(paths, OF_A_SPEAKER))
+                fitted.speakers[speaker] = statistics_of(evenly(paths, OF_A_SPEAKER), fitted.frames)
         return fitted
 
     @property
@@ -184,7 +185,14 @@ class Speech(Modality):
 
     @classmethod
     def load(cls, config: Any, folder: Path, name: str) -> Speech:
-        record = read_record(folder, name)
-        overall = None if record["overall"] is None else Statistics.from_json(record["overall"])
-        speakers = {speaker: Statistics.from_json(found) for speaker, found in record["speakers"].items()}
-        return cls(config, record["rate"], overall, speakers)
+        def made(record: dict[str, Any]) -> Speech:
+            overall = None if record["overall"] is None else Statistics.from_json(record["overall"])
+            speakers = {speaker: Statistics.from_json(found) for speaker, found in record["speakers"].items()}
+            return cls(config, int(record["rate"]), overall, speakers)
+
+        return read_record(folder, name, made)
+
+
+def _rate_of(path: str) -> int:
+    with named(path):
+        return probe(path, "speech").rate

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dragoman.nn.precision import full_precision
+
 
 class _Ledger:
     """The uses of one weight in one loop."""
@@ -70,6 +72,7 @@ def deferred_gradients() -> Iterator[None]:
         _ledgers.reset(reset)
 
 
+@full_precision
 def loop_linear(x: Tensor, weight: Tensor, added: Tensor | None = None) -> Tensor:
     """x @ weight.T (+ added), x of shape (rows, in). The weight's gradient is deferred inside a loop."""
     ledgers = _ledgers.get()

@@ -21,9 +21,15 @@ class MaskedBatchNorm(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """x (B, S, D), mask (B, S)."""
-        result = torch.zeros_like(x)
-        result[mask] = self.norm(x[mask])
-        return result
+        real = x[mask]  # (positions, D)
+        if self.training and len(real) < 2:  # one position alone has no variance: it is seen as in use
+            norm = self.norm
+            real = nn.functional.batch_norm(
+                real, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps
+            )
+        else:
+            real = self.norm(real)
+        return torch.zeros_like(x).index_put((mask,), real.to(x.dtype))
 
 
 class Norm(nn.Module):

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dragoman.nn.precision import full_precision
+
 
 def start_vector(width: int) -> nn.Parameter:
     vector = torch.empty(width)
@@ -40,6 +42,7 @@ class _MLPScore(torch.autograd.Function):
         return to_query, to_keys, to_vector
 
 
+@full_precision
 def mlp_score(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """(B, Q, K), (B, S, K), (K,) → (B, Q, S)."""
     return _MLPScore.apply(query, keys, vector)

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from dragoman.config import ConfigError
+from dragoman.config import TooLong
 
 PositionKind = Literal["sinusoidal", "learned"]
 
@@ -26,9 +26,9 @@ class Positions(nn.Module):
         if self.table is None:
             return sinusoids(begin, length, self.width).to(like)
         if begin + length > self.most:
-            raise ConfigError(
+            raise TooLong(
                 f"a sequence of {begin + length} positions is longer than max_positions = {self.most}; "
-                "raise it, or use positions = 'sinusoidal'"
+                "cut it, or train with a larger max_positions or with positions = 'sinusoidal'"
             )
         return self.table[begin : begin + length]
 

@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dragoman.nn.deferred import loop_linear
 from dragoman.nn.layers import Dropout, fast_tanh
+from dragoman.nn.precision import full_precision
 
 Cell = Literal["tanh", "relu", "gru", "lstm"]
 HOLD = 1e4  # the sigmoid of it is 1, of its negative 0, whatever is added to it
@@ -48,6 +49,7 @@ def make_layer(cell: Cell, input_width: int, width: int, bidirectional: bool = F
     return layer
 
 
+@full_precision
 def run_layer(layer: nn.RNNBase, x: Tensor, state: Tensor | None, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
     """Whole sequences through one layer.
 
@@ -178,6 +180,7 @@ class Stack(nn.Module):
         return layer.bias_ih_l0 if self.cell == "gru" else layer.bias_ih_l0 + layer.bias_hh_l0
 
 
+@full_precision
 def advance(
     cell: Cell, gates: Tensor, state: tuple[Tensor, ...], right: Tensor, bias_hidden: Tensor
 ) -> tuple[Tensor, ...]:

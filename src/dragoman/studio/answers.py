@@ -79,12 +79,13 @@ class Studio:
     def _neighbourhood(self, run: str, file: str | None, n: int) -> Neighbourhood:
         """Kept between questions. The caller holds the run's lock."""
         system = self.library.system(run)
-        kept = self.library.recall(run, ("map", file, n))
+        key = ("map", file, n, _written(file))
+        kept = self.library.recall(run, key)
         if kept is None:
             entry = self.library.entry(run)
             rows = (own_rows(system, entry.folder).train, "train") if not file else self._rows(system, entry, file)
             kept = neighbourhood(system, *rows, n)
-            self.library.remember(run, ("map", file, n), kept)
+            self.library.remember(run, key, kept)
         found: Neighbourhood = kept
         return found
 
@@ -112,3 +113,12 @@ class Studio:
             kept = self.uploads.get(file)
             return read_file(system, [str(kept.path)]), kept.record.name
         return read_file(system, [file]), Path(file).name
+
+
+def _written(file: str | None) -> tuple[int, int] | None:
+    """When, and how much; a file that was changed has another map. Uploads are not changed."""
+    try:
+        found = Path(file or "").stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_size

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +41,8 @@ class Library:
             if not (folder / "config.json").exists():
                 raise UserError(f"{folder}: not the folder of a run (there is no config.json in it)")
             name = folder.resolve().name
-            taken = [one for one in self.entries if one == name or one.rpartition("-")[0] == name]
-            self.entries[name if not taken else f"{name}-{len(taken) + 1}"] = Entry(folder)
+            names = chain([name], (f"{name}-{number}" for number in count(2)))
+            self.entries[next(one for one in names if one not in self.entries)] = Entry(folder)
 
     def entry(self, identity: str) -> Entry:
         if identity not in self.entries:
@@ -48,7 +50,12 @@ class Library:
         return self.entries[identity]
 
     def runs(self) -> list[records.Run]:
-        return [history.run(entry.folder, name, entry.parameters) for name, entry in self.entries.items()]
+        """Those that can be read: a folder may have been moved away or damaged since."""
+        found = []
+        for name, entry in self.entries.items():
+            with suppress(UserError):
+                found.append(history.run(entry.folder, name, entry.parameters))
+        return found
 
     def system(self, identity: str) -> System:
         """Hold the entry's lock while it is used."""

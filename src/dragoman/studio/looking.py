@@ -93,7 +93,8 @@ def look(system: System, source: Raw, request: PredictRequest) -> Found:
     given = None if not prefix and not system.is_language_model else [prefix]
     result = system._search([loaded.tensors], [system._limit(loaded.tensors)], config, [0], given, True)[0]
     seconds = time.perf_counter() - began
-    prediction = system._reply(source, loaded.raw, result, True)
+    prompt = loaded.raw[SOURCE] if system.is_language_model else None
+    prediction = system._reply(source, loaded.raw, result, True, prompt)
     most = limit if config.max_length is None else min(limit, config.max_length)
     return Found(loaded, prediction, result, config, most, tuple(prefix), seconds)
 

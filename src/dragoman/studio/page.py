@@ -51,7 +51,8 @@ def is_built() -> bool:
 def inspect_page(system: System, folder: Path, inputs: Sequence[Raw], beam: int | None = None) -> str:
     """The views of these inputs."""
     run = history.run(folder, folder.resolve().name, system.model.parameters_count)
-    requests = [PredictRequest(input=_named(one), beam=beam, n_best=min(5, beam or 5)) for one in inputs]
+    width = beam or system.recipe.search.beam  # a wider one might find another output than ``predict`` gives
+    requests = [PredictRequest(input=_named(one), beam=beam, n_best=min(5, width)) for one in inputs]
     page = Page(
         kind="inspect",
         title=f"{run.name}: {_headline(_shown(system, inputs[0]))}"

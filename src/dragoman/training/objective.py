@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ConfigError
 from dragoman.contracts import Decoder
+from dragoman.nn.precision import autocasts
 from dragoman.training.options import TrainingConfig
 from dragoman.types import Batch, Step
 
@@ -132,7 +133,7 @@ def _projected(
     readout: Callable[[Tensor], Tensor], features: Tensor, targets: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """features (tokens, D), targets (tokens,) → the loss, and the log-probability of each token."""
-    if isinstance(readout, nn.Linear) and torch.is_grad_enabled() and not torch.is_autocast_enabled():
+    if isinstance(readout, nn.Linear) and torch.is_grad_enabled() and not autocasts(features):
         loss, gold = _ProjectedCrossEntropy.apply(features, readout.weight, readout.bias, targets, smoothing)
         return loss, gold[:, 0]
     logits = readout(features).float()

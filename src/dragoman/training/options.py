@@ -36,7 +36,7 @@ class TrainingConfig(Section):
     average_of: Literal["best", "last"] = "best"
     save_every: float = Field(60.0, gt=0)  # seconds between checkpoints
     log_every: int = Field(20, gt=0)  # updates
-    seed: int = 1
+    seed: int = Field(1, ge=0, lt=2**32)
     device: str = "auto"
     autocast: bool = False  # bfloat16 where it is safe
     threads: int | None = Field(None, gt=0)  # None = every core

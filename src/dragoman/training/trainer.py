@@ -208,7 +208,7 @@ class Trainer:
         learnt: list[_Learnt] = []
         for index, batch in enumerate(loaded):
             batch = replace(batch.to(self.device), state=self.carried)
-            found = self._gradients(self._inputs(batch, share), tokens, seed + index)
+            found = self._gradients(self._inputs(batch, share), tokens, seed * config.accumulate + index)
             if self.data.carries:
                 self.carried = joined([one.state for one in found if one.state is not None])
             learnt += found

@@ -15,15 +15,24 @@ from collections import Counter
 from collections.abc import Sequence
 from types import ModuleType
 
-from dragoman.data.media.files import MediaError, Probe
+from dragoman.data.media.files import MediaError, Probe, named
 
-__all__ = ["KINDS", "SUFFIXES", "MediaError", "Probe", "examine", "probe", "recognise", "resolve", "suffix_kind"]
+__all__ = [
+    "KINDS", "SUFFIXES", "MediaError", "Probe", "content_kind", "examine", "named", "probe", "recognise", "resolve",
+    "suffix_kind",
+]  # fmt: skip
 
 KINDS = ("image", "speech", "features")
 SUFFIXES = {
     ".png": "image", ".jpg": "image", ".jpeg": "image", ".webp": "image",
     ".wav": "speech", ".flac": "speech", ".ogg": "speech",
     ".npy": "features",
+}  # fmt: skip
+_MARKS = {
+    b"\x89PNG": "image", b"\xff\xd8\xff": "image", b"RIFF....WEBP": "image",
+    b"RIFF....WAVE": "speech", b"RIFX....WAVE": "speech", b"RF64....WAVE": "speech",
+    b"fLaC": "speech", b"OggS": "speech",
+    b"\x93NUMPY": "features",
 }  # fmt: skip
 _PLACE = re.compile(r"(?<=\.npy)#[^/]*$", re.IGNORECASE)  # in a store of many sequences
 _REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+://", re.IGNORECASE)
@@ -32,6 +41,17 @@ _REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 def suffix_kind(path: str) -> str | None:
     """The kind a file's name speaks of."""
     return SUFFIXES.get(os.path.splitext(_PLACE.sub("", path))[1].lower())
+
+
+def content_kind(path: str) -> str | None:
+    """The kind that the first bytes of a file speak of, whatever its name."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(16)
+    except (OSError, ValueError):
+        return None
+    found = (kind for mark, kind in _MARKS.items() if re.match(mark, head, re.DOTALL))
+    return next(found, None)
 
 
 def recognise(values: Sequence[str]) -> str | None:

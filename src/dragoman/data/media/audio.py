@@ -46,14 +46,15 @@ def examine(path: str) -> Probe:
     with _opened(path) as sound:
         found = _told(sound)
         try:
-            if sound.format == "FLAC":  # its header tells the length; only reading there tells whether it is so
-                sound.seek(sound.frames - 1)
-                if not len(sound.read(1, dtype="float32")):
-                    raise _short(0, sound.frames)
-            elif sound.subtype in ("FLOAT", "DOUBLE"):
+            # what is compressed may be damaged anywhere; only reading it all tells
+            if sound.format in ("FLAC", "OGG") or sound.subtype in ("FLOAT", "DOUBLE"):
+                there = 0
                 for block in sound.blocks(_BLOCK, dtype="float32", always_2d=True):
+                    there += len(block)
                     if not np.isfinite(block).all():
                         raise _not_finite(block)
+                if there < sound.frames:
+                    raise _short(there, sound.frames)
         except MediaError:
             raise
         except Exception:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from dragoman.errors import UserError
 
 
 class MediaError(Exception):
@@ -13,6 +17,15 @@ class MediaError(Exception):
     def __init__(self, reason: str, category: str = "unreadable_file") -> None:
         super().__init__(reason)
         self.category = category
+
+
+@contextmanager
+def named(raw: str) -> Iterator[None]:
+    """A file that cannot be used, told with its name."""
+    try:
+        yield
+    except MediaError as error:
+        raise UserError(f"{raw or 'no path'}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from dragoman.config import ConfigError, Section
+from dragoman.config import Section, TooLong
 from dragoman.contracts import Encoder
 from dragoman.nn.layers import Dropout, compact
 from dragoman.nn.positions import sinusoids
@@ -94,7 +94,7 @@ class Grid(Encoder):
             down, across = (sinusoids(0, count, half).to(like) for count in (rows, columns))
         else:
             if max(rows, columns) > self.most:
-                raise ConfigError(
+                raise TooLong(
                     f"a picture of {rows} rows and {columns} columns of regions is larger than max_positions = "
                     f"{self.most}; raise it, make pictures smaller (source.size), or use positions = 'sinusoidal'"
                 )

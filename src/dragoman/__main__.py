@@ -1,0 +1,5 @@
+"""``python -m dragoman``: the same as ``dragoman``."""
+
+from dragoman.cli import main
+
+main()
