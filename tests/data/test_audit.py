@@ -51,7 +51,9 @@ def full_audit() -> Audit:
 
 
 def test_report_fits_a_terminal_and_names_everything() -> None:
-    report = full_audit().report()
+    audit = full_audit()
+    report = audit.report()
+    assert report.split("\n")[0].endswith(f"a.tsv: {audit.summary()}")
     assert len(report.split("\n")) <= 50
     assert max(map(len, report.split("\n"))) <= 118
     for _, name in CATEGORIES.values():

@@ -162,7 +162,9 @@ class Audit:
 
     def report(self) -> str:
         """For a terminal: some forty lines, and those of the files that cannot be used."""
-        lines = [f"{' + '.join(self.files)}: {self.summary()}"]
+        told, names = self.summary(), " + ".join(self.files)
+        room = _WIDTH - len(told) - 2
+        lines = [f"{names if len(names) <= room else '…' + names[1 - room :]}: {told}"]  # a path's end says most
         lines += [f"  {note}" for note in self.notes]
         if self.dropped > 0.1 * self.rows:
             lines.append(
@@ -180,7 +182,7 @@ class Audit:
             lines.append(f"  {self.several:,} of {self.sources:,} distinct sources have several targets; all are kept")
         for name, media in self.media.items():
             lines += ["", *media.lines(name)]
-        return "\n".join([lines[0], *map(_clip, lines[1:])])  # how many rows are used is told whatever the file's name
+        return "\n".join(map(_clip, lines))
 
     def _section(self, heading: str, wanted: Fate) -> list[str]:
         known = [category for category in CATEGORIES if category in self.findings]
