@@ -161,6 +161,8 @@ def test_uploads_are_kept_limited_and_given_back(client: Client, monkeypatch: py
     assert client.post("/api/upload?name=a.png", content=b"").status_code == 400
     assert client.get("/api/uploads/..%2f..%2fetc%2fpasswd").status_code == 404
     too_much = client.post("/api/upload?name=a.png", headers={"content-length": str(server.LARGEST + 1)}, content=b"x")
+    endless = client.post("/api/upload?name=a.png", headers={"content-length": "9" * 5000}, content=b"x")
+    assert endless.status_code == 413
     assert too_much.status_code == 413
     monkeypatch.setattr(uploads, "LARGEST", 1000)
     assert client.post("/api/upload?name=a.png", content=b"x" * 1001).status_code == 413

@@ -178,7 +178,7 @@ def refusal(request: Request) -> tuple[int, str] | None:
         size = request.headers.get("content-length", "")
         if not size.isdecimal():
             return 411, "say how long the body is"
-        if int(size) > (LARGEST if request.url.path == "/api/upload" else LARGEST_BODY):
+        if len(size) > 20 or int(size) > (LARGEST if request.url.path == "/api/upload" else LARGEST_BODY):
             return 413, "too large: give a smaller file" if "upload" in request.url.path else "too long a question"
     return None
 
