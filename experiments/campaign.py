@@ -104,6 +104,31 @@ def run(
     return plain
 
 
+def run_together(name: str, members: Sequence[dict[str, Any]], test: Path, runs: Path, results: Path) -> dict[str, Any]:
+    """Runs that are there already, measured as an ensemble. Their trainings count as one behind the other."""
+    result = results / f"{name}.json"
+    if result.exists():
+        return json.loads(result.read_text())
+    first, *others = (str(runs / member["name"]) for member in members)
+    ensemble = [word for other in others for word in ("--ensemble", other)]
+    output = runs / f"{name}.json"
+    seconds = dragoman(["evaluate", first, str(test), *ensemble, "--json"], runs / f"{name}.log", 1, output)
+    scores = json.loads(output.read_text())["scores"]
+    plain = {
+        "name": name,
+        "scores": {key: score["value"] for key, score in scores.items()},
+        "intervals": {key: [score["low"], score["high"]] for key, score in scores.items()},
+        "updates": sum(member["updates"] for member in members),
+        "training_seconds": round(sum(member["training_seconds"] for member in members), 1),
+        "whole_seconds": round(sum(member["whole_seconds"] for member in members) + seconds, 1),
+        "threads": members[0]["threads"],
+        "members": [member["name"] for member in members],
+        **machine(),
+    }
+    write_result(result, plain)
+    return plain
+
+
 def run_all(jobs: Sequence[dict[str, Any]], parallel: int) -> list[dict[str, Any]]:
     """Several runs side by side, each with its share of the cores."""
     with ThreadPoolExecutor(parallel) as pool:

@@ -1,9 +1,10 @@
 """Pictures to captions: Noto emoji and their English names, soft and hard attention.
 
-    python experiments/emoji/run.py --data FOLDER [--only soft hard]
+    python experiments/emoji/run.py --data FOLDER [--only soft again both hard]
 
 FOLDER holds noto_32px.png, a sheet of 32 x 32 pictures, and index.tsv, which says where each is and what it is called.
-Test pictures are known figures in a skin tone that they were not seen in. Writes results/*.json, README.md and
+Test pictures are known figures in a skin tone that they were not seen in. "again" is "soft" from another seed, "both"
+the mean of their probabilities; with two threads they are trained side by side. Writes results/*.json, README.md and
 overlays-*.jpg: ten test pictures with each word's attention laid over them.
 """
 
@@ -11,10 +12,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import dragoman, run
+from campaign import dragoman, run, run_all, run_together
 from datasets import emoji, write
 from pages import arguments, options, write_page
 from PIL import Image
@@ -30,14 +32,26 @@ def main() -> None:
         side: write([(one.path, one.caption) for one in pictures if one.split == side], asked.runs / f"{side}.tsv")
         for side in ("train", "dev", "test")
     }
-    found = {}
-    for name in asked.only or ("soft", "hard"):
-        chosen = options(HERE / f"{name}.toml", asked.set)
-        if name == "hard":  # which regions are worth drawing is learnt sooner by one who can see
-            chosen += ["--init-encoder", str(asked.runs / "soft"), "--init-decoder", str(asked.runs / "soft")]
-        found[name] = run(
-            name, sides["train"], sides["dev"], sides["test"], asked.runs, asked.results, chosen, asked.threads
-        )
+    names = asked.only or ["soft", "again", "both", "hard"]
+    common: dict[str, Any] = {**sides, "runs": asked.runs, "results": asked.results}
+    soft = [
+        {
+            "name": name,
+            "options": options(HERE / "soft.toml", [*asked.set, f"training.seed={seed}"]),
+            "threads": max(1, asked.threads // 2),
+            **common,
+        }
+        for name, seed in (("soft", 1), ("again", 2))
+        if name in names or "both" in names
+    ]
+    found = {result["name"]: result for result in run_all(soft, min(2, asked.threads))}
+    if "both" in names:
+        found["both"] = run_together("both", list(found.values()), sides["test"], asked.runs, asked.results)
+    if "hard" in names:  # which regions are worth drawing is learnt sooner by one who can see
+        chosen = options(HERE / "hard.toml", asked.set)
+        chosen += ["--init-encoder", str(asked.runs / "soft"), "--init-decoder", str(asked.runs / "soft")]
+        found["hard"] = run("hard", options=chosen, threads=asked.threads, **common)
+    for name in set(found) & {"soft", "hard"}:
         sheet = HERE / f"overlays-{name}.jpg"
         if asked.results == HERE / "results" and not sheet.exists():
             test = [one.path for one in pictures if one.split == "test"]
@@ -48,10 +62,12 @@ def main() -> None:
                 picture.save(sheet, quality=85, optimize=True)
     about = [
         "3,228 pictures of 32 × 32 pixels and their names, from scratch. Test pictures (362) are known figures in a skin tone that they were",
-        "not seen in: “man student: medium skin tone”. Settings: [soft](soft.toml), [hard](hard.toml), which starts from the weights of *soft*.",
+        "not seen in: “man student: medium skin tone”. Settings: [soft](soft.toml), *again* with another seed, *both* the mean of their",
+        "probabilities (`--ensemble`; its minutes are those of both trainings one behind the other); [hard](hard.toml) starts from the weights of *soft*.",
         "The pictures are Noto Emoji (Apache 2.0).",
     ]
-    sheets = [f"![attention of the run {name}, word by word](overlays-{name}.jpg)" for name in found]
+    drawn_runs = [name for name in ("soft", "hard") if name in found]
+    sheets = [f"![attention of the run {name}, word by word](overlays-{name}.jpg)" for name in drawn_runs]
     write_page(asked, HERE, "Captions of emoji", about, found, ("exact", "wer", "bleu"), after=sheets)
 
 
