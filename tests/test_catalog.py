@@ -9,7 +9,7 @@ import pytest
 
 from dragoman import catalog, parts
 from dragoman.data import tokenizers
-from dragoman.recipe import preset_names
+from dragoman.recipe import make_recipe, preset_names
 
 EVERY = catalog.entries()
 
@@ -18,6 +18,7 @@ def test_every_kind_and_every_preset_is_listed() -> None:
     listed = {(entry.family, entry.kind) for entry in EVERY}
     wanted = {(family, kind) for family in parts.FAMILIES for kind in parts.kinds(family)}
     wanted |= {("tokenizer", kind) for kind in tokenizers.kinds()}
+    wanted |= {("settings", name) for name in catalog.TABLES}
     wanted |= {("preset", name) for name in preset_names()}
     assert listed == wanted and len(EVERY) == len(listed)
     for entry in EVERY:
@@ -35,11 +36,41 @@ def test_options_and_defaults_are_the_configs_own(entry: catalog.Entry) -> None:
     assert all(option.type for option in entry.options)
 
 
+def test_no_setting_is_left_out() -> None:
+    """Every key that a recipe has stands in some entry, or is the table that an entry is about."""
+    plain = make_recipe({}).dump()
+    listed = {entry.kind: {option.name for option in entry.options} for entry in EVERY if entry.family == "settings"}
+    for name, table in plain.items():
+        if isinstance(table, dict) and name in listed:
+            inner = {key.partition(".")[2] for key in listed if key.startswith(f"{name}.")}
+            assert set(table) == listed[name] | inner, name
+        else:
+            others = (
+                "preset",
+                "reference",
+                "sources",
+                "target",
+                "decoder",
+            )  # options of parts, and what an option says
+            assert name in listed["top"] or name in others, name
+    assert listed["init"] == {"encoder", "decoder", "sources", "tokenizers", "target_tokenizer"}
+
+
 def test_what_a_person_reads(call: Any) -> None:
     everything = call("parts")
     assert everything.code == 0 and everything.err == ""
     assert max(len(line) for line in everything.lines) <= 100
-    for text in ("ENCODER", "DECODER", "ATTENTION", "MODALITY", "TOKENIZER", "PRESET", "bahdanau2015", "scaled_dot"):
+    for text in (
+        "ENCODER",
+        "DECODER",
+        "ATTENTION",
+        "MODALITY",
+        "TOKENIZER",
+        "SETTINGS",
+        "PRESET",
+        "bahdanau2015",
+        "scaled_dot",
+    ):
         assert any(text in line for line in everything.lines)
     rnn = "\n".join(call("parts", "decoder.rnn").lines)
     for said in (
@@ -54,7 +85,7 @@ def test_what_a_person_reads(call: Any) -> None:
 
 def test_as_json(call: Any) -> None:
     plain = json.loads(call("parts", "--json").out)
-    assert list(plain) == ["encoder", "decoder", "attention", "modality", "tokenizer", "preset"]
+    assert list(plain) == ["encoder", "decoder", "attention", "modality", "tokenizer", "settings", "preset"]
     assert plain["encoder"]["rnn"]["options"]["direction"] == {
         "type": "forward | backward | both", "default": "both", "note": "",
     }  # fmt: skip

@@ -19,7 +19,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("training", "metrics", "pictures", "overlays", "overlays_sound"),
     (
         "system",
-        "export",
         "recipe",
         "auto",
         "building",
@@ -36,7 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "transfer",
         "workflow",
     ),
-    ("cli", "cli_inputs", "cli_looking", "cli_options", "cli_support", "display", "serving", "studio", "__main__"),
+    ("cli", "cli_inputs", "cli_looking", "cli_options", "cli_support", "display", "studio", "__main__"),
 )
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 STRANGERS = ({"search", "nn"},)  # pairs that never import each other, in whatever direction

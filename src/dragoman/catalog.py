@@ -18,18 +18,36 @@ from pydantic.fields import FieldInfo
 from dragoman import parts
 from dragoman.config import ConfigError, Section, nearest
 from dragoman.data import tokenizers
+from dragoman.data.options import DataConfig
 from dragoman.data.tokenizers import TokenizerConfig
-from dragoman.recipe import PRESETS, preset_names, read_preset
+from dragoman.recipe import PRESETS, InitConfig, Recipe, preset_names, read_preset
+from dragoman.search import SearchConfig
+from dragoman.training.optim import OptimConfig
+from dragoman.training.options import TrainingConfig
+from dragoman.training.reinforce import ReinforceConfig
+from dragoman.training.sampling import SamplingConfig
 
-PRESET = "preset"
+PRESET, SETTINGS = "preset", "settings"
 PLACES = {  # where a kind of each family is named
     "encoder": "[encoder] kind = …",
     "decoder": "[decoder] kind = …",
     "attention": "[decoder.attention] kind = …",
     "modality": "[source] kind = …",
     "tokenizer": "[source.tokenizer] or [target.tokenizer] kind = …",
+    SETTINGS: "[NAME] key = …, or --set NAME.key=…; those of “top” stand above all tables, without a name",
     PRESET: "dragoman train FILE --preset NAME; dragoman parts preset.NAME shows the whole file",
 }
+TABLES: dict[str, tuple[type[BaseModel], str]] = {  # that have no kinds: what each is about
+    "top": (Recipe, "Of the whole"),
+    "data": (DataConfig, "How files are read, and what is held out"),
+    "training": (TrainingConfig, "How long, in what batches, where, and what counts as better"),
+    "training.optim": (OptimConfig, "The optimiser and its learning rate"),
+    "training.sampling": (SamplingConfig, "Scheduled sampling of the decoder's inputs (Bengio et al. 2015)"),
+    "training.reinforce": (ReinforceConfig, "What hard attention learns by (Xu et al. 2015)"),
+    "search": (SearchConfig, "How outputs are searched for"),
+    "init": (InitConfig, "Runs whose weights a model starts with"),
+}
+NOT_SAID = ("preset", "reference")  # of "top": what an option says, and what a preset says of itself
 COLUMNS = 100
 FIELD = re.compile(r"^ +(\w+): .*?  # (.*)$", re.MULTILINE)
 
@@ -62,7 +80,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """Every kind of every family, then every preset."""
+    """Every kind of every family, then all other settings, then every preset."""
     found = []
     for family in sorted(parts.FAMILIES, key=list(PLACES).index):
         for kind in parts.kinds(family):
@@ -73,6 +91,13 @@ def entries() -> list[Entry]:
         made = tokenizers.tokenizer_class(kind)
         options = tuple(option for option in _options(TokenizerConfig) if option.name in made.settings)
         found.append(Entry("tokenizer", kind, _first_sentence(sys.modules[made.__module__].__doc__), "", options))
+    for name, (config, about) in TABLES.items():
+        plain = tuple(
+            option
+            for option in _options(config)
+            if option.name not in NOT_SAID and not _is_table(config.model_fields[option.name])
+        )
+        found.append(Entry(SETTINGS, name, about, "", plain))
     for name in preset_names():
         text = (PRESETS / f"{name}.toml").read_text(encoding="utf-8")
         comment = [line.removeprefix("#").strip() for line in text.split("\n\n")[0].splitlines() if line[:1] == "#"]
@@ -120,11 +145,12 @@ def _lines(entry: Entry) -> list[str]:
     if entry.reference and entry.reference.partition(",")[0] not in about:
         about += f" ({entry.reference})"
     lines = _wrapped(f"  {entry.kind:<16} {about}", 19)
+    width = max([14, *(len(option.name) for option in entry.options)])
     for option in entry.options:
         default = "none" if option.default is None else option.default
         shown = default if isinstance(default, str) else json.dumps(default)
         note = f"; {option.note}" if option.note else ""
-        lines += _wrapped(f"    {option.name:<14} = {shown:<10} {option.type}{note}", 32)
+        lines += _wrapped(f"    {option.name:<{width}} = {shown:<10} {option.type}{note}", 18 + width)
     return lines
 
 
@@ -135,14 +161,22 @@ def _wrapped(text: str, indent: int) -> list[str]:
 def _options(config: type[BaseModel]) -> tuple[Option, ...]:
     notes = _notes(config)
     return tuple(
-        Option(
-            name,
-            " | ".join(parts.kinds(name)) if name in parts.FAMILIES else _type(info.annotation, info),
-            _default(info),
-            notes.get(name, ""),
-        )
+        Option(name, _kinds_or_type(name, info), _default(info), notes.get(name, ""))
         for name, info in config.model_fields.items()
     )
+
+
+def _kinds_or_type(name: str, info: FieldInfo) -> str:
+    told = _type(info.annotation, info)
+    return " | ".join(parts.kinds(name)) if name in parts.FAMILIES and not told.startswith("text") else told
+
+
+def _is_table(info: FieldInfo) -> bool:
+    """Has it settings of its own? Then it is listed by itself."""
+    value = info.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel) or (isinstance(value, dict) and value):
+        return True
+    return "Config" in str(info.annotation)
 
 
 def _default(info: FieldInfo) -> Any:
@@ -166,19 +200,24 @@ def _type(annotation: Any, info: FieldInfo | None = None) -> str:
         return f"list of {_type(get_args(annotation)[0])}"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "a tokenizer" if annotation is TokenizerConfig else "a part with its options"
-    names = {int: "whole number", float: "number", str: "text", bool: "true | false"}
+    annotation = dict if origin is dict else annotation
+    names = {int: "whole number", float: "number", str: "text", bool: "true | false", dict: "table"}
     return names.get(annotation, getattr(annotation, "__name__", str(annotation))) + _bounds(info)
 
 
 def _bounds(info: FieldInfo | None) -> str:
     signs = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
     found = [
-        f"{sign} {getattr(bound, name):g}"
+        f"{sign} {_number(getattr(bound, name))}"
         for bound in (info.metadata if info else ())
         for name, sign in signs.items()
         if getattr(bound, name, None) is not None
     ]
     return f" {' and '.join(found)}" if found else ""
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _notes(config: type[BaseModel]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -86,4 +87,16 @@ def test_two_runs_are_compared_row_by_row(tiny_run: Any, recurrent: System, head
 def test_files_that_are_gone_are_told(tmp_path: Path, pairs_file: Any, recurrent: System) -> None:
     (tmp_path / "audit.json").write_text('{"rows": {}, "files": {"train": {"files": ["/nowhere/pairs.tsv"]}}}')
     with pytest.raises(UserError, match="not there any more"):
+        own_rows(recurrent, tmp_path)
+
+
+@pytest.mark.parametrize("side", ["dev", "test"])
+def test_rows_that_were_trained_on_are_never_told_as_held_out(
+    tmp_path: Path, pairs_file: Any, recurrent: System, side: str
+) -> None:
+    files = {name: {"files": [str(pairs_file(tmp_path / f"{name}.tsv"))]} for name in ("train", side)}
+    (tmp_path / "audit.json").write_text(json.dumps({"rows": {}, "files": files}))
+    assert len(own_rows(recurrent, tmp_path).train) > 0
+    (tmp_path / f"{side}.tsv").unlink()
+    with pytest.raises(UserError, match=f"{side}.tsv"):
         own_rows(recurrent, tmp_path)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import UserError
+from dragoman.files import write_json
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
@@ -95,17 +96,6 @@ class Vocabulary:
 
 def damaged(path: Path, reason: str) -> UserError:
     return UserError(f"{path}: damaged: {reason}; restore the file from a copy of its folder, or train again")
-
-
-def write_json(path: Path, record: Mapping[str, Any]) -> None:
-    """Whole or not at all: an interrupted write leaves the old file."""
-    write_bytes(path, (json.dumps(record, ensure_ascii=False, indent=0) + "\n").encode("utf-8"))
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(data)
-    partial.replace(path)
 
 
 def read_bytes(path: Path) -> bytes:

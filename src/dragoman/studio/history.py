@@ -154,6 +154,14 @@ def data_files(folder: Path) -> dict[str, list[str]]:
     }
 
 
+def missing_files(folder: Path) -> list[str]:
+    """Those that audit.json names and that are not there, as they are written there."""
+    if not (folder / "audit.json").exists():
+        return []
+    named = [path for one in _json(folder / "audit.json")["files"].values() for path in one["files"]]
+    return [path for path in named if path == "-" or not Path(path).exists()]
+
+
 def _file_audit(part: str, one: Mapping[str, Any]) -> records.FileAudit:
     return records.FileAudit(
         part=part,

@@ -10,7 +10,7 @@ from dragoman.data.reading import read
 from dragoman.errors import UserError
 from dragoman.parts import kind_of
 from dragoman.planning import Data, read_data
-from dragoman.studio.history import data_files
+from dragoman.studio.history import data_files, missing_files
 from dragoman.system import System
 
 
@@ -26,8 +26,12 @@ def own_rows(system: System, folder: Path) -> Data:
     """The run's train, dev and test rows: what was held out is found again, since it is chosen by the source itself."""
     files = data_files(folder)
     train = files.get("train")
-    if not train:
-        raise UserError(f"{folder}: the files that it was trained on are not there any more; give a file")
+    gone = missing_files(folder)
+    if not train or gone:  # without its dev or test file, rows that were trained on would be held out in their place
+        told = f" ({', '.join(gone[:3])})" if gone else ""
+        raise UserError(
+            f"{folder}: files of its data are not there any more, or not from this folder{told}; give a file"
+        )
     return read_data(train, files.get("dev"), files.get("test"), system.recipe.reading, _kinds(system))
 
 

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from dragoman.config import Section, nearest
-from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, damaged, read_json, write_json
+from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, damaged, read_json
+from dragoman.files import write_json
 
 UNKNOWN = "⁇"  # how decoded text shows a token that is not known
 SPACE_MARK = "▁"  # how a picture shows a space

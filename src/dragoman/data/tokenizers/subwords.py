@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from dragoman.data.tokenizers.base import SPACE_MARK, UNKNOWN, Tokenizer, TokenizerConfig, clean, printable
-from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, damaged, read_bytes, write_bytes
+from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, damaged, read_bytes
 from dragoman.errors import UserError
+from dragoman.files import write_atomically
 
 _FIXED = len(SPECIALS) + 256  # ids that are there before anything is learnt
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
@@ -94,7 +95,7 @@ class Subwords(Tokenizer):
         return piece if _is_byte(index) else printable(_ESCAPED.sub(_unescape_one, piece))
 
     def _save(self, folder: Path, name: str) -> dict[str, Any]:
-        write_bytes(_model_path(folder, name), self._model)
+        write_atomically(_model_path(folder, name), self._model)
         return {"model_sha256": hashlib.sha256(self._model).hexdigest()}
 
     @classmethod
