@@ -153,7 +153,9 @@ def test_what_was_decided_is_said(tmp_path: Path) -> None:
 
     assert "source = column 2 (src), target = column 1 (tgt)" in notes("tgt\tsrc\nb\ta\n")
     assert "line 1 is a header, not a row; if it is data: --set data.header=no" in notes("tgt\tsrc\nb\ta\n")
-    assert "if it is a header: --set data.header=yes" in notes("word\tgerman\na\tb\n")
+    for names in ("word\tgerman", "Wort\tAussprache"):
+        said = f"line 1 is a row ({names.replace(chr(9), ', ')}); if it names the columns: --set data.header=yes"
+        assert said in notes(f"{names}\na\tb\n")
     assert "source = column 1, target = column 2" in notes("a\tb\n")
     assert "header" not in notes("a\tb\n")
     two = [write(tmp_path, "a\n", "s"), write(tmp_path, "b\n", "t")]

@@ -118,8 +118,9 @@ def find_layout(sample: Sequence[tuple[int, str]], first: int, asked: Asked, hea
             f"line {number} is a header, not a row"
             + ("" if header == "yes" else "; if it is data: --set data.header=no")
         )
-    elif header == "auto" and any(name.casefold() in SOURCE_NAMES | TARGET_NAMES for name in names):
-        notes.append(f"line {number} is a row; if it is a header: --set data.header=yes")
+    elif header == "auto":
+        told = ", ".join(name if len(name) <= 20 else f"{name[:19]}…" for name in names[:3])
+        notes.append(f"line {number} is a row ({told}); if it names the columns: --set data.header=yes")
     return Layout(sides[:-1], columns, width, number if has_header else None, tuple(notes))
 
 
