@@ -157,7 +157,7 @@ def test_what_was_decided_is_said(tmp_path: Path) -> None:
         said = f"line 1 is a row ({names.replace(chr(9), ', ')}); if it names the columns: --set data.header=yes"
         assert said in notes(f"{names}\na\tb\n")
     assert "source = column 1, target = column 2" in notes("a\tb\n")
-    assert "header" not in notes("a\tb\n")
+    assert "is a header" not in notes("a\tb\n")
     two = [write(tmp_path, "a\n", "s"), write(tmp_path, "b\n", "t")]
     assert any("not used" in note for note in read(two, DataConfig(source=1)).audit.notes)
 
