@@ -23,7 +23,7 @@ from dragoman.recipe import spell_out
 
 def test_help_is_light_and_names_every_verb(environment: dict[str, str]) -> None:
     program = (
-        "import sys, time; began = time.perf_counter(); sys.argv = ['dragoman', '--help']\n"
+        "import sys; sys.argv = ['dragoman', '--help']\n"
         "from dragoman.cli import main\n"
         "try:\n    main()\n"
         "except SystemExit as left:\n    assert not left.code\n"
@@ -86,7 +86,9 @@ def test_one_line_out_for_each_line_in(call: Any, tiny_run: Any, end: bytes, opt
     assert answer.code == 0, answer.err
     assert len(answer.lines) == len(AWKWARD)
     assert [bool(line) for line, raw in zip(answer.lines, AWKWARD, strict=True) if not raw.strip()] == [False] * 3
-    assert answer.err == ""
+    told = answer.err.splitlines()
+    assert told[0] == "dragoman: <stdin>:5: not UTF-8; what cannot be read was taken as U+FFFD"
+    assert all("cut at the length limit" in line for line in told[1:]) and len(told) <= 2
 
 
 def test_lines_come_out_in_order_whatever_their_company(call: Any, tiny_run: Any) -> None:
@@ -156,7 +158,20 @@ def test_search_options_reach_the_search(call: Any, tiny_run: Any) -> None:
     repeated = tokens("--no-repeat-ngram", 1, "--max-length", 6)
     assert len(set(repeated)) == len(repeated)
     assert tokens("--sample", "--top-k", 1) == tokens("--beam", 1)
-    assert tokens("--beam", 4, "--normalize", "none")
+    for option, key in (("--normalize", "none"), ("--stop", "certain")):
+        name = option.removeprefix("--")
+        wanted = dragoman.load(tiny_run.folder).predict(["abcdef"], beam=4, **{name: key})[0]
+        assert tokens("--beam", 4, option, key) == list(wanted.tokens)
+    assert call("predict", tiny_run.folder, "--stop", "never", stdin=b"a\n").code == 2
+    free = "".join(tokens()[:-1])
+    assert free and free[:2] not in "".join(tokens("--forbid", free[:2]))
+    assert free[0] not in "".join(tokens("--forbid", free[0], "--forbid", "zz"))
+
+
+def test_an_output_that_has_no_end_is_told(call: Any, tiny_run: Any) -> None:
+    answer = call("predict", tiny_run.folder, "--max-length", 2, "--beam", 1, stdin=b"abc\n\nabcd\n")
+    assert answer.code == 0 and len(answer.lines) == 3
+    assert answer.err == "dragoman: input 1, 3: the output had no end and was cut at the length limit\n"
 
 
 def test_a_reader_that_goes_away_is_no_mistake(environment: dict[str, str], tiny_run: Any) -> None:

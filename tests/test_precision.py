@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -31,6 +32,11 @@ SIZES: dict[str, dict[str, Any]] = {
         "encoder": {"width": 16, "feed_forward": 16, "layers": 1},
         "decoder": {"width": 16, "feed_forward": 16, "layers": 1},
     },
+    "vaswani2017": {
+        "source": {"embedding": 16},
+        "encoder": {"width": 16, "feed_forward": 16, "layers": 1},
+        "decoder": {"width": 16, "feed_forward": 16, "layers": 1},
+    },
     "concat-rnn": {"decoder": {"network": {"width": 16, "layers": 1, "embedding": 16}}},
 }
 
@@ -49,6 +55,34 @@ def test_presets_train_under_autocast(tiny_run: Any, tmp_path: Path, preset: str
     assert len(found) == len(wanted) == 4 and all(map(math.isfinite, found))
     assert found == pytest.approx(wanted, rel=0.02)
     assert found != wanted, "nothing was computed in another type of number"
+
+
+@pytest.mark.parametrize("preset", ["lm-rnn", "lm-transformer"])
+def test_language_models_train_under_autocast(tiny_run: Any, tmp_path: Path, preset: str) -> None:
+    events: list[Event] = []
+    text = tmp_path / "text.txt"
+    text.write_text(tiny_run.pairs.read_text(encoding="utf-8").replace("\t", " "), encoding="utf-8")
+    settings = merge(SMALL, {"decoder": {"width": 16, "layers": 1}, "training": {"autocast": True}})
+    del settings["source"]
+    train(text, out=tmp_path / "run", preset=preset, settings=settings, on_event=events.append)
+    assert all(math.isfinite(event.loss) for event in events if isinstance(event, Stepped))
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_ctc_under_autocast(tmp_path: Path, cell: str) -> None:
+    chance = np.random.default_rng(0)
+    lines = []
+    for row in range(40):
+        np.save(tmp_path / f"{row}.npy", chance.normal(size=(20 + row % 5, 6)).astype(np.float32))
+        lines.append(f"{row}.npy\t{'abcd'[row % 4]}{'dcba'[row % 4]}\n")
+    (tmp_path / "pairs.tsv").write_text("".join(lines), encoding="utf-8")
+    events: list[Event] = []
+    small = {"encoder": {"width": 16, "layers": 2, "cell": cell}, "decoder": {"width": 16, "layers": 1, "embedding": 8}}
+    training = {"training": {"autocast": True, "ctc": 0.3, "max_updates": 3, "log_every": 1, "threads": 1}}
+    settings = merge(merge(small, training), {"source": {"kind": "features"}})
+    train(tmp_path / "pairs.tsv", out=tmp_path / "run", preset="chan2016", settings=settings, on_event=events.append)
+    found = [event.loss for event in events if isinstance(event, Stepped)]
+    assert len(found) == 3 and all(map(math.isfinite, found))
 
 
 def test_full_precision_reaches_all_tensors_and_nothing_else() -> None:

@@ -30,6 +30,7 @@ from dragoman.cli_support import (
     chunks,
     data_config,
     data_settings,
+    first_few,
     load_runs,
     print_json,
     read_like,
@@ -153,6 +154,7 @@ def train(
 
     def on_plan(settled: Any, trainer: Any, place: Path) -> None:
         rows.update(test=settled.data.test, dev=settled.data.dev)
+        show.max_time = settled.system.recipe.training.max_time
         display.show_plan(settled, trainer, place)
 
     with stoppable() as should_stop:
@@ -192,6 +194,12 @@ def predict(
     batch: BatchSize = 64,
     as_json: Json = False,
     normalize: Annotated[str | None, typer.Option(help="length normalisation: none, average or gnmt")] = None,
+    alpha: Annotated[float | None, typer.Option(min=0, help="of --normalize gnmt")] = None,
+    stop: Annotated[str | None, typer.Option(help="when a beam is done: complete or certain")] = None,
+    forbid: Annotated[
+        list[str] | None,
+        typer.Option(help="text that no output may hold; may be given repeatedly", metavar="TEXT"),
+    ] = None,
     max_length: Annotated[int | None, typer.Option(min=1, help="most tokens an output may have")] = None,
     min_length: Annotated[int | None, typer.Option(min=0, help="fewest tokens an output may have")] = None,
     no_repeat_ngram: Annotated[int | None, typer.Option(min=0, help="no n-gram of this size twice")] = None,
@@ -222,18 +230,24 @@ def predict(
         raise UserError("--maps: the maps are told in JSON only; add --json")
     system = load_runs(run, device, ensemble, lm, lm_weight)
     config: dict[str, Any] = {
-        "beam": beam, "n_best": n_best, "normalize": normalize, "max_length": max_length, "min_length": min_length,
-        "no_repeat_ngram": no_repeat_ngram, "sample": sample or None, "temperature": temperature, "top_k": top_k,
-        "top_p": top_p, "seed": seed,
+        "beam": beam, "n_best": n_best, "normalize": normalize, "alpha": alpha, "stop": stop,
+        "max_length": max_length, "min_length": min_length, "no_repeat_ngram": no_repeat_ngram,
+        "sample": sample or None, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
     }  # fmt: skip
+    if forbid:
+        config |= system.forbidding(forbid)
     if sample:
         config |= {"n_best": 1, "samples": n_best}
     out = sys.stdout.buffer
     files = files or ["-"]
     done = 0
     failed = False
+    damaged: list[str] = []
+    cut: list[int] = []
     at_once = 1 if batch == 1 or (files == ["-"] and sys.stdin.isatty()) else 16 * batch
-    for chunk in chunks(read_inputs(system, files), at_once):  # --batch 1 answers each line before it reads the next
+    for chunk in chunks(
+        read_inputs(system, files, damaged), at_once
+    ):  # --batch 1 answers each line before it reads the next
         starts = None if prefix is None else [prefix] * len(chunk)
         raws = [one.raw for one in chunk]
         predictions = system.stream(
@@ -244,13 +258,19 @@ def predict(
             if problem is not None:
                 failed = True
                 typer.echo(f"dragoman: {problem}", err=True)
+            if not prediction.outputs[0].finished and not system.is_language_model:
+                cut.append(done + 1)
             if as_json:
                 text = json.dumps(prediction.to_json(maps), ensure_ascii=False)
             else:
                 text = "\t".join(" ".join(output.text.split("\n")) for output in prediction.outputs)
             out.write(text.encode("utf-8", "replace") + b"\n")
+            done += 1
         out.flush()
-        done += len(chunk)
+    if damaged:
+        typer.echo(f"dragoman: {first_few(damaged)}: not UTF-8; what cannot be read was taken as U+FFFD", err=True)
+    if cut:
+        typer.echo(f"dragoman: input {first_few(cut)}: the output had no end and was cut at the length limit", err=True)
     if failed:
         raise typer.Exit(1)
 

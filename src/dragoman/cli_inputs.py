@@ -14,8 +14,11 @@ class Input(NamedTuple):
     problem: str | None = None
 
 
-def read_inputs(system: Any, arguments: Sequence[str]) -> Iterator[Input]:
-    """The inputs of a run, from the arguments of the command line; ``-`` is standard input."""
+def read_inputs(system: Any, arguments: Sequence[str], damaged: list[str]) -> Iterator[Input]:
+    """The inputs of a run, from the arguments of the command line; ``-`` is standard input.
+
+    ``damaged`` is told the places of lines that are not UTF-8.
+    """
     from dragoman.data.media import content_kind, suffix_kind
     from dragoman.errors import UserError
 
@@ -25,26 +28,26 @@ def read_inputs(system: Any, arguments: Sequence[str]) -> Iterator[Input]:
             if argument != "-" and (suffix_kind(argument) or content_kind(argument)):
                 yield Input(argument)
             else:
-                yield from _table(argument, system)
+                yield from _table(argument, system, damaged)
         return
     if len(arguments) > 1:
         what = "a file" if len(sources) < 2 else f"a table with the columns {', '.join(sources)}"
         raise UserError(f"{arguments[1]}: one input file at a time; this run reads {what}")
     if len(sources) > 1:
-        yield from _table(arguments[0], system)
+        yield from _table(arguments[0], system, damaged)
     else:
-        for line in answered_lines(arguments[0]):
+        for line in answered_lines(arguments[0], damaged):
             yield Input(line)
 
 
-def _table(file: str, system: Any) -> Iterator[Input]:
+def _table(file: str, system: Any, damaged: list[str]) -> Iterator[Input]:
     """A TSV with a column a source, by a header or in their order, or JSON lines."""
     columns = _columns(system)
     label = "standard input" if file == "-" else file
     empty = dict.fromkeys(columns, "")
     is_json: bool | None = None  # not known before the first line that is not blank
     places: dict[str, int] | None = None
-    for number, line in enumerate(answered_lines(file), 1):
+    for number, line in enumerate(answered_lines(file, damaged), 1):
         if not line.strip():
             yield Input(empty)
             continue

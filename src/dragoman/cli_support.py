@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -105,6 +105,11 @@ def chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
             chunk = []
     if chunk:
         yield chunk
+
+
+def first_few(items: Sequence[object], most: int = 5) -> str:
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return ", ".join(map(str, items[:most])) + more
 
 
 def print_json(value: Any) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.training.events import Event, Saved, Started, Stepped, Stopped, Validated
+from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated
 
 if TYPE_CHECKING:
     from dragoman.planning import Plan
@@ -44,7 +43,7 @@ def show_plan(plan: Plan, trainer: Trainer, folder: Path) -> None:
     say(f"  {plan.system.model.parameters_count:,} parameters, on {trainer.device}")
     per_epoch = -(-len(trainer.data.batches(trainer.config.batch_tokens, seed=0, epoch=0)) // trainer.config.accumulate)
     updates = trainer.last_update(per_epoch)
-    if updates < 10**9 and not trainer.checkpoint.exists():
+    if updates < ENDLESS and not trainer.checkpoint.exists():
         expected = trainer.measure() * updates
         limit = trainer.config.max_time
         say(
@@ -57,6 +56,8 @@ def show_plan(plan: Plan, trainer: Trainer, folder: Path) -> None:
 
 class Plain:
     """One line a validation."""
+
+    max_time: float | None = None  # as of ``Live``; lines tell no time left
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Started):
@@ -82,30 +83,33 @@ class Live:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         self.progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[status]}"),
-            TimeRemainingColumn(compact=True),
             console=Console(stderr=True),
         )
         self.task: Any = None
         self.last: Stepped | None = None
         self.best = ""
-        self.refreshed = 0.0
+        self.max_time: float | None = None  # seconds of training, over all sittings
+        self.first: Stepped | None = None  # of this sitting: the speed is measured from there
+        self.last_update = 0
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Started):
             if event.update:
                 say(f"going on from update {event.update:,}")
             self.progress.start()
-            self.task = self.progress.add_task("training", total=event.last_update, completed=event.update, status="")
+            self.last_update = event.last_update
+            total = event.last_update if event.last_update < ENDLESS else None
+            self.task = self.progress.add_task("training", total=total, completed=event.update, status="")
         elif isinstance(event, Stepped) and self.task is not None:
-            self.last = event
-            status = f"loss {event.loss:.3f} · {event.tokens_per_second:,.0f} tokens/s{self.best}"
+            self.last, self.first = event, self.first or event
+            status = f"loss {event.loss:.3f} · {event.tokens_per_second:,.0f} tokens/s{self.best}{self._left(event)}"
             self.progress.update(
                 self.task, completed=event.update, description=f"epoch {event.epoch + 1}", status=status
             )
@@ -116,8 +120,15 @@ class Live:
         elif isinstance(event, Stopped):
             self.close()
             say(_end(event))
-        elif isinstance(event, Saved):
-            self.refreshed = time.monotonic()
+
+    def _left(self, event: Stepped) -> str:
+        """By the speed of this sitting, or until the time that was asked for is over, whichever is sooner."""
+        assert self.first is not None
+        done = event.update - self.first.update
+        left = [] if self.max_time is None else [max(0.0, self.max_time - event.seconds)]
+        if done and self.last_update < ENDLESS:
+            left.append((event.seconds - self.first.seconds) / done * (self.last_update - event.update))
+        return f" · {duration(min(left))} left" if left else ""
 
     def close(self) -> None:
         self.progress.stop()

@@ -15,7 +15,7 @@ from dragoman.config import ConfigError, merge
 from dragoman.contracts import Modality
 from dragoman.data import tokenizers
 from dragoman.data.audit import Audit
-from dragoman.data.examples import Example, Overlap, overlap
+from dragoman.data.examples import Example, Overlap, overlap, references
 from dragoman.data.options import DataConfig
 from dragoman.data.reading import Corpus, read
 from dragoman.data.split import split, split_running
@@ -30,6 +30,8 @@ from dragoman.training.ctc import describe_ctc
 from dragoman.training.freezing import find_frozen
 from dragoman.training.objective import check_attention
 from dragoman.transfer import Origins, Transfer
+
+DEV_SOURCES = 1000  # decoded at each validation, at most
 
 PathLike = str | Path
 Paths = PathLike | Sequence[PathLike]
@@ -62,6 +64,14 @@ class Data:
                 digest.update(json.dumps([dict(example.as_written), example.target]).encode())
             digest.update(b"|")
         return digest.hexdigest()
+
+
+def decoded_at_validations(dev: Sequence[Example]) -> list[tuple[Mapping[str, str], list[str]]]:
+    """The distinct dev sources with their targets; of very many some, spread over all."""
+    groups = references(dev)
+    if len(groups) <= DEV_SOURCES:
+        return groups
+    return [groups[index * len(groups) // DEV_SOURCES] for index in range(DEV_SOURCES)]
 
 
 def read_data(
@@ -172,6 +182,10 @@ def plan(
         metric = metrics.Choice(recipe.metric, metric.metrics, "it was asked for")
     reasons += _describe(recipe, shape)
     reasons.append(f"metric: {metrics.METRICS[metric.headline].label}, because {metric.reason}")
+    if metric.headline != "perplexity" and (sources := len(references(data.dev))) > DEV_SOURCES:
+        reasons.append(
+            f"validation: decodes {DEV_SOURCES:,} of the {sources:,} dev sources; the loss is that of all rows"
+        )
     model = build_model(recipe, modalities, target)
     check_attention(model.decoder, recipe.training)
     limits = Lengths.of(

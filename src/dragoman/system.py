@@ -184,6 +184,15 @@ class System:
         except ValidationError as error:
             raise explain(error, SearchConfig, "search") from None
 
+    def forbidding(self, texts: Sequence[str]) -> dict[str, Any]:
+        """Search settings by which no output holds these: as single tokens, and as runs where they are cut up."""
+        runs = {tuple(self.target.encode(tidy(text))) for text in texts if text.strip()}
+        alone = {run[0] for run in runs if len(run) == 1}
+        return {
+            "forbidden": (*self.recipe.search.forbidden, *sorted(alone)),
+            "forbidden_runs": (*self.recipe.search.forbidden_runs, *sorted(run for run in runs if len(run) > 1)),
+        }
+
     # ---- examples as tensors, for training and evaluation
 
     def encoded(self, examples: Sequence[Example], folder: Path | None = None) -> Encoded:

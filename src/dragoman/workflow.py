@@ -15,7 +15,7 @@ from dragoman.errors import UserError
 from dragoman.files import write_atomically, write_json
 from dragoman.modalities.text import rarity
 from dragoman.nn.model import Model
-from dragoman.planning import PathLike, Paths, Plan, plan
+from dragoman.planning import PathLike, Paths, Plan, decoded_at_validations, plan
 from dragoman.predictions import Prediction, Scored, texts_of
 from dragoman.run_folder import claimed, default_folder, evaluated
 from dragoman.system import System
@@ -23,7 +23,6 @@ from dragoman.training.events import Event, Scores, Stopped
 from dragoman.training.objective import summed_loss
 from dragoman.training.trainer import Trainer
 
-DEV_ROWS = 1000  # decoded at each validation
 DEFAULT_LM_WEIGHT = 0.3
 
 
@@ -176,7 +175,7 @@ def _validator(settled: Plan, folder: Path) -> Callable[[Model], Scores]:
     if settled.system.is_language_model:
         return _text_validator(settled.system, [example.target for example in settled.data.dev])
     system, name = settled.system, settled.metric.headline
-    groups = references(settled.data.dev)[:DEV_ROWS]
+    groups = decoded_at_validations(settled.data.dev)
     sources, targets = [dict(source) for source, _ in groups], [options for _, options in groups]
     encoded = system.encoded(settled.data.dev, folder)
     batches = encoded.batches(max(4096, max(encoded.target_lengths)), seed=0, epoch=0)

@@ -247,3 +247,26 @@ def test_vectors_read_are_tokens_read(case) -> None:
         features = torch.cat([x[row, : y.shape[1]] for x, y in zip(seen, real, strict=True)])
         assert close(features, alone.features[0])
         assert close(together[row], decoder(after[row : row + 1], alone.state).log_probs[0])
+
+
+@every_decoder
+def test_values_are_what_attention_averages(case) -> None:
+    """An encoder may give others than the states that are compared with; those on padding do not count."""
+    memory = make_memory()
+    decoder, asked = make_decoder(case, memory), tokens()
+
+    def outputs(values: Tensor | None) -> Tensor:
+        return decoder(asked, decoder.start(replace(memory, values=values), 4)).log_probs
+
+    plain = outputs(None)
+    assert close(outputs(memory.states.clone()), plain)
+    other = torch.randn(memory.states.shape, generator=torch.Generator().manual_seed(8))
+    found = outputs(other)
+    assert close(outputs(other.masked_fill(~memory.mask[..., None], 1e3)), found)
+    if decoder.maps:
+        assert not close(found, plain)
+        attention = [
+            decoder(asked, decoder.start(replace(memory, values=one), 4), need_attention=True).attention[:, 0, 0]
+            for one in (None, other)
+        ]
+        assert close(*attention), "in the lowest layer the first token looks by the states alone"

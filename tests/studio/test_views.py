@@ -14,7 +14,7 @@ from dragoman.studio.looking import look
 from dragoman.studio.matrices import matrix, weights
 from dragoman.studio.records import PredictRequest
 from dragoman.system import System
-from dragoman.types import KEPT, PRUNED
+from dragoman.types import PRUNED
 
 
 def asked(text: str = "abcd", **more: Any) -> PredictRequest:
@@ -144,7 +144,6 @@ def test_the_tree_is_the_trace(recurrent: System, beam: int) -> None:
         path = [node.token for step in shown.steps for node in step if number in node.outputs]
         assert path == list(output.tokens)
     assert shown.outputs == [output.text for output in found.prediction.outputs]
-    assert KEPT == 1
 
 
 def test_where_the_reference_was_lost(recurrent: System) -> None:
@@ -174,7 +173,7 @@ def test_a_search_error_is_told_from_a_model_error(recurrent: System) -> None:
             assert made.reference is not None and made.reference.verdict == "search error"
             assert made.reference.score == pytest.approx(wide.score, abs=1e-3)
             return
-    pytest.skip("greedy search found the best output of every input")
+    pytest.fail("greedy search found the best output of every input: give inputs where it does not")
 
 
 def test_mistakes_are_told_in_a_sentence(recurrent: System) -> None:
@@ -198,4 +197,4 @@ def test_any_text_is_carried_as_it_is(recurrent: System, text: str) -> None:
     again = type(made).model_validate_json(made.model_dump_json())
     assert again == made
     assert again.input["source"].strip() == " ".join(text.split("\n")).strip()
-    assert "z" not in made.unknown
+    assert set(made.unknown) <= {"source"}

@@ -97,10 +97,11 @@ def read_lines(path: str | Path, audit: Audit) -> Iterator[str | Refusal]:
         raise UserError(f"{file}: {_explain(error)}") from None
 
 
-def answered_lines(path: str | Path) -> Iterator[str]:
+def answered_lines(path: str | Path, damaged: list[str]) -> Iterator[str]:
     """Every line without its end, where each is to have an answer: none is refused for what stands in it.
 
-    Bytes that are not UTF-8 become U+FFFD. A line of standard input is given out as soon as it is there.
+    Bytes that are not UTF-8 become U+FFFD, and ``damaged`` is told the places of such lines. A line of standard input
+    is given out as soon as it is there.
     """
     file = label(path)
     number = 0
@@ -108,7 +109,12 @@ def answered_lines(path: str | Path) -> Iterator[str]:
         with _opened(path, file) as stream:
             for raw in stream:
                 number += 1
-                text = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
+                raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+                try:
+                    text = raw.decode("utf-8")
+                except UnicodeDecodeError:
+                    text = raw.decode("utf-8", "replace")
+                    damaged.append(f"{file}:{number}")
                 yield text.removeprefix("\ufeff") if number == 1 else text
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(_damaged(file, number, error)) from None

@@ -84,7 +84,7 @@ def look(system: System, source: Raw, request: PredictRequest) -> Found:
         normalize=request.normalize,
         max_length=request.max_length,
         sample=False,
-        **_forbidden(system, request.forbidden),
+        **system.forbidding(request.forbidden),
     )
     prefix = _prefix(loaded, request)
     system.model.eval()
@@ -166,13 +166,3 @@ def _prefix(loaded: Loaded, request: PredictRequest) -> list[int]:
     if loaded.system.is_language_model:
         return target.encode(loaded.raw[SOURCE])
     return target.encode(tidy(request.prefix)) if request.prefix else []
-
-
-def _forbidden(system: System, words: Sequence[str]) -> dict[str, tuple[int, ...] | tuple[tuple[int, ...], ...]]:
-    """Words as tokens: single ones, and runs of several where the run cuts words up."""
-    runs = {tuple(system.target.encode(tidy(word))) for word in words if word.strip()}
-    alone = {run[0] for run in runs if len(run) == 1}
-    return {
-        "forbidden": (*system.recipe.search.forbidden, *sorted(alone)),
-        "forbidden_runs": (*system.recipe.search.forbidden_runs, *sorted(run for run in runs if len(run) > 1)),
-    }

@@ -82,6 +82,7 @@ def maps(system: System, which: Literal["cross", "encoder", "decoder"]) -> recor
         return records.Maps(layers=count // max(heads, 1), heads=max(heads, 1) if count else 0)
     if which == "encoder":
         part = sources[0].encoder if len(sources) == 1 else system.recipe.joint
+        part = getattr(part, "inner", part)  # of one that first makes a sequence shorter
         heads = getattr(part, "heads", 0)
         return records.Maps(layers=getattr(part, "layers", 0) if heads else 0, heads=heads)
     return records.Maps(layers=getattr(decoder, "layers", 0) if heads else 0, heads=heads)

@@ -34,7 +34,9 @@ def check_head(layouts: Sequence[Layout], weight: float) -> None:
 def summed_ctc(model: Model, memory: Memory, batch: Batch) -> Tensor:
     """-log p_ctc of the batch's targets without their end symbols, summed; 0 of a row whose states are too few."""
     assert model.ctc is not None
-    logits = model.ctc(memory.states).double()  # sums over very many paths; the tensor is small beside the model
+    logits = model.ctc(
+        memory.states.to(model.ctc.weight.dtype)
+    ).double()  # sums over very many paths; the tensor is small beside the model
     log_probs = torch.log_softmax(logits, -1).transpose(0, 1)  # (S, B, V)
     lengths = batch.mask.sum(1) - 1
     return torch.nn.functional.ctc_loss(

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+ENDLESS = 10**9  # updates: neither these nor epochs are limited
+
 
 @dataclass(frozen=True, slots=True)
 class Scores:

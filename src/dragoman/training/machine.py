@@ -10,14 +10,13 @@ from dragoman.errors import UserError
 
 
 def pick_device(name: str) -> torch.device:
+    """``auto``: a CUDA device, else the CPU. Apple's MPS has no numbers of 64 bits, which losses are summed in."""
     if name == "auto":
-        return torch.device(
-            "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-        )
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, device=device, dtype=torch.float64)
+    except (RuntimeError, AssertionError, TypeError) as error:
         raise UserError(f"--device {name}: not usable here ({str(error).splitlines()[0]}); try --device auto") from None
     return device
 

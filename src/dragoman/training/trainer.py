@@ -31,7 +31,7 @@ from dragoman.training.checkpoint import (
     save_checkpoint,
 )
 from dragoman.training.ctc import summed_ctc
-from dragoman.training.events import Event, Saved, Scores, Started, Stopped, Validated
+from dragoman.training.events import ENDLESS, Event, Saved, Scores, Started, Stopped, Validated
 from dragoman.training.freezing import find_frozen
 from dragoman.training.loading import Loading
 from dragoman.training.machine import cores, pick_device
@@ -157,7 +157,7 @@ class Trainer:
 
     def last_update(self, per_epoch: int) -> int:
         limits = [self.config.max_updates, self.config.max_epochs and self.config.max_epochs * per_epoch]
-        return min((limit for limit in limits if limit), default=10**9)
+        return min((limit for limit in limits if limit), default=ENDLESS)
 
     def snapshot_paths(self) -> list[Path]:
         """The weights that make the final model, in the order of ``progress.snapshots``."""
