@@ -85,6 +85,38 @@ def test_a_loaded_run_says_the_same(trained: System, unseen: list[tuple[str, str
         assert np.array_equal(one.attention, other.attention)
 
 
+def test_pictures_are_given_as_files_lists_and_tables(
+    trained: System, unseen: list[tuple[str, str]], call: Any, tmp_path: Path
+) -> None:
+    some = unseen[:5]
+    expected = [one.text for one in trained.predict([file for file, _ in some])]
+    folder = Path(some[0][0]).parent
+    names = [Path(file).name for file, _ in some]
+    given = {
+        "table.tsv": "".join(f"{name}\t{words}\n" for name, (_, words) in zip(names, some, strict=True)),
+        "headed.tsv": "image\tcaption\n" + "".join(f"{name}\tx\n" for name in names),
+        "list.txt": "".join(f"{name}\n" for name in names),
+    }
+    for name, text in given.items():
+        (folder / name).write_text(text)
+        answer = call("predict", trained.folder, folder / name)
+        assert answer.code == 0 and answer.lines == expected, name
+    (tmp_path / "photo").write_bytes(Path(some[0][0]).read_bytes())  # known by what is in it
+    assert call("predict", trained.folder, tmp_path / "photo", some[1][0]).lines == expected[:2]
+    (tmp_path / "none.txt").write_text("nowhere.png\n")
+    missing = call("predict", trained.folder, tmp_path / "none.txt")
+    assert missing.code == 1 and missing.lines == [""] and "nowhere.png: no such file" in missing.err
+
+
+def test_inspect_says_which_picture_cannot_be_read(
+    trained: System, unseen: list[tuple[str, str]], call: Any, tmp_path: Path
+) -> None:
+    for inputs in (["gone.png", unseen[0][0]], [unseen[0][0], "gone.png"]):
+        answer = call("inspect", trained.folder, *inputs, "-o", tmp_path / "sheet.png")
+        assert answer.code == 2 and "gone.png: no such file" in answer.err
+    assert not (tmp_path / "sheet.png").exists()
+
+
 def test_inspect_draws_over_the_picture(
     trained: System, unseen: list[tuple[str, str]], call: Any, tmp_path: Path
 ) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dragoman.data.lines import answered_lines
+from dragoman.data.media import content_kind, suffix_kind
 
 
 class Input(NamedTuple):
@@ -19,7 +22,6 @@ def read_inputs(system: Any, arguments: Sequence[str], damaged: list[str]) -> It
 
     ``damaged`` is told the places of lines that are not UTF-8.
     """
-    from dragoman.data.media import content_kind, suffix_kind
     from dragoman.errors import UserError
 
     sources = system.recipe.sources
@@ -41,8 +43,13 @@ def read_inputs(system: Any, arguments: Sequence[str], damaged: list[str]) -> It
 
 
 def _table(file: str, system: Any, damaged: list[str]) -> Iterator[Input]:
-    """A TSV with a column a source, by a header or in their order, or JSON lines."""
+    """A TSV with a column a source, by a header or in their order, or JSON lines.
+
+    Of the table that a run on files was trained on, the column with files is taken, as in training.
+    """
     columns = _columns(system)
+    files = [name for name, modality in system.modalities.items() if modality.is_file]
+    folder = "" if file == "-" else os.path.dirname(file)
     label = "standard input" if file == "-" else file
     empty = dict.fromkeys(columns, "")
     is_json: bool | None = None  # not known before the first line that is not blank
@@ -56,11 +63,14 @@ def _table(file: str, system: Any, damaged: list[str]) -> Iterator[Input]:
             is_json = line.lstrip().startswith("{")
             if not is_json and (places := _header([cell.strip() for cell in cells], columns)) is not None:
                 continue
-        places = places or _by_number(cells, columns)
+            if not is_json and files and len(columns) == 1 < len(cells) and _by_file(cells, columns) is None:
+                continue  # it stands above files, as a header does
+        places = places or _by_number(cells, columns) or (_by_file(cells, columns) if files else None)
         found = _from_json(line, columns) if is_json else _from_cells(cells, places, columns)
         if isinstance(found, str):
             yield Input(empty, f"{label}:{number}: {found}")
         else:
+            found |= {name: _there(found[name], folder) for name in files}
             yield Input(found if len(found) > 1 else next(iter(found.values())))
 
 
@@ -89,6 +99,19 @@ def _by_number(cells: Sequence[str], columns: Mapping[str, str | int | None]) ->
     if len(numbers) == len(columns) and max(numbers) <= len(cells):
         return {name: number - 1 for name, number in zip(columns, numbers, strict=True)}
     return None
+
+
+def _by_file(cells: Sequence[str], columns: Mapping[str, str | int | None]) -> dict[str, int] | None:
+    """Of one source, the only column with the name of a file."""
+    found = [place for place, cell in enumerate(cells) if suffix_kind(cell.strip())]
+    return {next(iter(columns)): found[0]} if len(columns) == len(found) == 1 else None
+
+
+def _there(path: str, folder: str) -> str:
+    """A path from the current folder or, where nothing is there, from that of the table."""
+    beside = os.path.join(folder, path)
+    here, there = (os.path.exists(re.sub(r"(?<=\.npy)#[^/]*$", "", one)) for one in (path, beside))
+    return beside if there and not here else path
 
 
 def _from_cells(
