@@ -85,6 +85,35 @@ def test_a_loaded_run_says_the_same(trained: System, unseen: list[tuple[str, str
         assert np.array_equal(one.attention, other.attention)
 
 
+DECODERS: dict[str, dict[str, Any]] = {
+    "hard, before": {"kind": "rnn", "selection": "hard", "timing": "before"},
+    "hard, after": {"kind": "rnn", "selection": "hard", "timing": "after"},
+    "after, fed": {"kind": "rnn", "timing": "after", "input_feeding": True},
+    "conv": {"kind": "conv", "layers": 2},
+    "transformer": {"kind": "transformer", "layers": 1, "heads": 2, "feed_forward": 16},
+}
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_every_kind_of_decoder_looks_at_pictures(tmp_path: Path, decoder: str) -> None:
+    rows = draw(tmp_path, 30, 3)
+    pairs = write(tmp_path / "train.tsv", rows)
+    settings = {key: value for key, value in TINY.items() if key not in ("decoder", "training")}
+    width = {"width": 16} | ({"embedding": 16} if DECODERS[decoder]["kind"] != "transformer" else {})
+    training = {"threads": 1, "max_updates": 3, "batch_tokens": 64, "label_smoothing": 0.0}
+    made = train(
+        pairs, pairs, out=tmp_path / "run",
+        settings=settings | {"decoder": DECODERS[decoder] | width, "training": training},
+    )  # fmt: skip
+    loaded = System.load(tmp_path / "run")
+    files = [file for file, _ in rows[:4]]
+    for options in ({"beam": 1}, {"beam": 3}, {"sample": True, "seed": 5}):
+        for one, other in zip(made.predict(files, **options), loaded.predict(files, **options), strict=True):
+            assert one.tokens == other.tokens and one.attention is not None and other.attention is not None
+            assert one.attention.shape[-1] == len(one.labels) and np.allclose(one.attention.sum(-1), 1, atol=1e-4)
+            assert np.allclose(one.attention, other.attention, atol=1e-5)
+
+
 def test_pictures_are_given_as_files_lists_and_tables(
     trained: System, unseen: list[tuple[str, str]], call: Any, tmp_path: Path
 ) -> None:

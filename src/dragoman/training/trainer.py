@@ -79,7 +79,7 @@ class Trainer:
         self.snapshots = Snapshots(folder, config.average, config.average_of)
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
-        """Train to the end, or until ``should_stop``. Yields events; every one is in ``metrics.jsonl`` too."""
+        """Train to the end, or until ``should_stop``. Yields events; all but ``Saved`` are in ``metrics.jsonl`` too."""
         try:
             yield from self._run(should_stop)
         finally:
