@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "system",
         "recipe",
+        "asking",
         "auto",
         "building",
         "card",
@@ -35,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "transfer",
         "workflow",
     ),
-    ("cli", "cli_inputs", "cli_looking", "cli_options", "cli_support", "display", "studio", "__main__"),
+    ("cli", "cli_inputs", "cli_looking", "cli_options", "cli_predict", "cli_support", "display", "studio", "__main__"),
 )
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 STRANGERS = ({"search", "nn"},)  # pairs that never import each other, in whatever direction

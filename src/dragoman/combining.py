@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from dragoman.asking import Asked
 from dragoman.data.stored import Pending
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, EOS, SPECIALS
@@ -128,19 +129,11 @@ class FusedSystem(_Combination):
     def _with_maps(self, prediction: Prediction, tensors: Mapping[str, Tensor], result: Result) -> Prediction:
         return self.system._with_maps(prediction, tensors, result)
 
-    def _search(
-        self,
-        tensors: Sequence[Mapping[str, Tensor]],
-        limits: Sequence[int],
-        config: SearchConfig,
-        keys: Sequence[int],
-        prefix: Sequence[Sequence[int]] | None,
-        attention: bool,
-    ) -> list[Result]:
-        results = super()._search(tensors, limits, config, keys, prefix, attention)
+    def _search(self, asked: Asked, config: SearchConfig, attention: bool) -> list[Result]:
+        results = super()._search(asked, config, attention)
         width = max(len(result.hypotheses) for result in results)
         with torch.inference_mode():
-            state = self.system.searched.start(self._encode(tensors), len(tensors)).spread(width)
+            state = self.system.searched.start(self._encode(asked.tensors), len(asked)).spread(width)
             paths = [
                 result.hypotheses[min(rank, len(result.hypotheses) - 1)].tokens
                 for result in results

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dragoman.asking import Asked, plain, read
 from dragoman.building import build_model
 from dragoman.config import TooLong, explain
 from dragoman.contracts import Modality
@@ -124,15 +124,14 @@ class System:
             loaded: dict[int, dict[str, Tensor]] = {}
             for row in order[begin : begin + batch]:
                 try:
-                    loaded[row] = _read(tensors[row])
+                    loaded[row] = read(tensors[row])
                 except UserError as error:
                     found[row] = empty(sources[row], str(error))
             rows = list(loaded)
             forced = None if prefix is None else [self.target.encode(prefix[row]) for row in rows]
-            keys = [first + row for row in rows]
             limits = [self._limit(tensors[row]) for row in rows]
-            read = [loaded[row] for row in rows]
-            results = self._search_each(read, limits, config, keys, forced, attention) if rows else []
+            asked = Asked([loaded[row] for row in rows], limits, [first + row for row in rows], forced)
+            results = self._search_each(asked, config, attention) if rows else []
             for row, result in zip(rows, results, strict=True):
                 if isinstance(result, TooLong):
                     found[row] = empty(sources[row], str(result))
@@ -297,7 +296,7 @@ class System:
         for begin in range(0, len(order), batch):
             rows = order[begin : begin + batch]
             with torch.inference_mode():
-                memory = self._encode([_read(tensors[row]) for row in rows])
+                memory = self._encode([read(tensors[row]) for row in rows])
                 scored = force(self.forced, memory, len(rows), [gold[row] for row in rows], bos=BOS, eos=EOS)
             for row, hypothesis in zip(rows, scored, strict=True):
                 found[row] = self._scored(hypothesis.tokens, hypothesis.log_probs)
@@ -326,49 +325,30 @@ class System:
     def _encode(self, tensors: Sequence[Mapping[str, Tensor]]) -> Any:
         return self.model.encode(self._padded(tensors))
 
-    def _search_each(
-        self,
-        tensors: Sequence[Mapping[str, Tensor]],
-        limits: Sequence[int],
-        config: SearchConfig,
-        keys: Sequence[int],
-        prefix: Sequence[Sequence[int]] | None,
-        attention: bool,
-    ) -> list[Result | TooLong]:
+    def _search_each(self, asked: Asked, config: SearchConfig, attention: bool) -> list[Result | TooLong]:
         """As ``_search``; where one of many is too long for the model, only that one has no result."""
         try:
-            return list(self._search(tensors, limits, config, keys, prefix, attention))
+            return list(self._search(asked, config, attention))
         except TooLong as error:
-            if len(tensors) == 1:
+            if len(asked) == 1:
                 return [error]
-        found: list[Result | TooLong] = []
-        for row, tensor in enumerate(tensors):
-            forced = None if prefix is None else [prefix[row]]
-            found += self._search_each([tensor], [limits[row]], config, [keys[row]], forced, attention)
-        return found
+        return [found for one in asked.one_by_one() for found in self._search_each(one, config, attention)]
 
-    def _search(
-        self,
-        tensors: Sequence[Mapping[str, Tensor]],
-        limits: Sequence[int],
-        config: SearchConfig,
-        keys: Sequence[int],
-        prefix: Sequence[Sequence[int]] | None,
-        attention: bool,
-    ) -> list[Result]:
-        if self.is_language_model and prefix is not None:  # so much more than the prompt
-            limits = [limit + len(prompt) for limit, prompt in zip(limits, prefix, strict=True)]
+    def _search(self, asked: Asked, config: SearchConfig, attention: bool) -> list[Result]:
+        limits = asked.limits
+        if self.is_language_model and asked.prefix is not None:  # so much more than the prompt
+            limits = [limit + len(prompt) for limit, prompt in zip(limits, asked.prefix, strict=True)]
         with torch.inference_mode():
             return search(
                 self.searched,
-                self._encode(tensors),
-                len(tensors),
+                self._encode(asked.tensors),
+                len(asked),
                 config,
                 bos=BOS,
                 eos=EOS,
                 limits=limits,
-                prefix=prefix,
-                keys=keys,
+                prefix=asked.prefix,
+                keys=asked.keys,
                 need_attention=attention and bool(self.model.decoder.maps),
             )
 
@@ -383,20 +363,3 @@ class System:
 
     def _stride(self, name: str) -> int:
         return self.model.encoders[name].stride  # type: ignore[return-value]
-
-
-def _read(tensors: Mapping[str, Tensor | Pending]) -> dict[str, Tensor]:
-    return {name: one.read() if isinstance(one, Pending) else one for name, one in tensors.items()}
-
-
-def plain(source: Any) -> Raw:
-    """An input as strings: paths may be given as such."""
-    if isinstance(source, Mapping):
-        return {str(name): _text(one) for name, one in source.items()}
-    return _text(source)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, (str, os.PathLike)):
-        raise UserError(f"an input is a text, a path, or several of these by name; got {type(value).__name__}")
-    return os.fsdecode(value)

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dragoman.asking import Asked, read
 from dragoman.data.examples import SOURCE, tidy
 from dragoman.data.media import MediaError
-from dragoman.data.stored import Pending
 from dragoman.data.vocabulary import BOS, EOS
 from dragoman.errors import UserError
 from dragoman.predictions import Prediction, Raw
@@ -69,7 +69,7 @@ def load_input(system: System, source: Raw) -> Loaded:
     if system.modalities and not any(raw.values()):
         raise UserError("an empty input has an empty output and nothing to look at; give some text")
     try:
-        tensors = {name: one.read() if isinstance(one, Pending) else one for name, one in system._tensors(raw).items()}
+        tensors = read(system._tensors(raw))
     except MediaError as error:
         raise UserError(f"{', '.join(raw.values())}: {error}") from None
     return Loaded(system, source, raw, tensors)
@@ -91,7 +91,8 @@ def look(system: System, source: Raw, request: PredictRequest) -> Found:
     began = time.perf_counter()
     limit = system._limit(loaded.tensors) + (len(prefix) if system.is_language_model else 0)
     given = None if not prefix and not system.is_language_model else [prefix]
-    result = system._search([loaded.tensors], [system._limit(loaded.tensors)], config, [0], given, True)[0]
+    asked = Asked([loaded.tensors], [system._limit(loaded.tensors)], [0], given)
+    (result,) = system._search(asked, config, True)
     seconds = time.perf_counter() - began
     prompt = loaded.raw[SOURCE] if system.is_language_model else None
     prediction = system._reply(source, loaded.raw, result, True, prompt)
