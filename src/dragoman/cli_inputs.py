@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dragoman.data.lines import answered_lines
-from dragoman.data.media import content_kind, suffix_kind
+from dragoman.data.media import content_kind, file_of, suffix_kind
 
 
 class Input(NamedTuple):
@@ -63,7 +62,7 @@ def _table(file: str, system: Any, damaged: list[str]) -> Iterator[Input]:
             is_json = line.lstrip().startswith("{")
             if not is_json and (places := _header([cell.strip() for cell in cells], columns)) is not None:
                 continue
-            if not is_json and files and len(columns) == 1 < len(cells) and _by_file(cells, columns) is None:
+            if not is_json and files and len(columns) == 1 < len(cells) and not _names_files(cells, folder):
                 continue  # it stands above files, as a header does
         places = places or _by_number(cells, columns) or (_by_file(cells, columns) if files else None)
         found = _from_json(line, columns) if is_json else _from_cells(cells, places, columns)
@@ -107,11 +106,14 @@ def _by_file(cells: Sequence[str], columns: Mapping[str, str | int | None]) -> d
     return {next(iter(columns)): found[0]} if len(columns) == len(found) == 1 else None
 
 
+def _names_files(cells: Sequence[str], folder: str) -> bool:
+    return any(suffix_kind(cell.strip()) or os.path.exists(_there(cell, folder)) for cell in cells if cell.strip())
+
+
 def _there(path: str, folder: str) -> str:
     """A path from the current folder or, where nothing is there, from that of the table."""
     beside = os.path.join(folder, path)
-    here, there = (os.path.exists(re.sub(r"(?<=\.npy)#[^/]*$", "", one)) for one in (path, beside))
-    return beside if there and not here else path
+    return beside if os.path.exists(file_of(beside)) and not os.path.exists(file_of(path)) else path
 
 
 def _from_cells(

@@ -18,8 +18,8 @@ from types import ModuleType
 from dragoman.data.media.files import MediaError, Probe, named
 
 __all__ = [
-    "KINDS", "SUFFIXES", "MediaError", "Probe", "content_kind", "examine", "named", "probe", "recognise", "resolve",
-    "suffix_kind",
+    "KINDS", "SUFFIXES", "MediaError", "Probe", "content_kind", "examine", "file_of", "named", "probe", "recognise",
+    "resolve", "suffix_kind",
 ]  # fmt: skip
 
 KINDS = ("image", "speech", "features")
@@ -38,9 +38,14 @@ _PLACE = re.compile(r"(?<=\.npy)#[^/]*$", re.IGNORECASE)  # in a store of many s
 _REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 
 
+def file_of(path: str) -> str:
+    """The file itself, where the path is of one sequence among many in it."""
+    return _PLACE.sub("", path)
+
+
 def suffix_kind(path: str) -> str | None:
     """The kind a file's name speaks of."""
-    return SUFFIXES.get(os.path.splitext(_PLACE.sub("", path))[1].lower())
+    return SUFFIXES.get(os.path.splitext(file_of(path))[1].lower())
 
 
 def content_kind(path: str) -> str | None:
