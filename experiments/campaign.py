@@ -105,7 +105,7 @@ def run(
 
 
 def run_together(name: str, members: Sequence[dict[str, Any]], test: Path, runs: Path, results: Path) -> dict[str, Any]:
-    """Runs that are there already, measured as an ensemble. Their trainings count as one behind the other."""
+    """Runs that are there already, measured on ``test`` as an ensemble. Their trainings count as one behind the other."""
     result = results / f"{name}.json"
     if result.exists():
         return json.loads(result.read_text())

@@ -121,6 +121,7 @@ def test_a_wrong_value_is_named_with_its_path(override: str, path: str, shown: s
         (["preset=lm-rnn", "data.source=1"], "data.source"),
         (["preset=lm-rnn", "data.running=true", "data.source=1"], "data.running"),
         (["preset=lm-rnn", "data.format=parallel"], "data.format"),
+        (["preset=lm-rnn", "data.running=true", "target.tokenizer.drop=0.1"], "target.tokenizer.drop"),
         (["preset=lm-rnn", "metric=bleu"], "perplexity"),
         (["preset=lm-rnn", "share_vocabulary=true"], "share_vocabulary"),
         (["decoder={kind='concat', network={kind='conv'}}"], "decoder.network"),

@@ -119,6 +119,23 @@ def test_a_run_in_pieces_is_the_run_in_one(bench: Bench, tmp_path: Path, schedul
     assert logs[0] == logs[1]
 
 
+def test_varied_cuts_in_pieces_are_those_in_one(pairs: Path, tiny_settings: dict[str, Any], tmp_path: Path) -> None:
+    """BPE-dropout draws by (seed, epoch, row): what was cut before an interruption has no say in what comes after."""
+
+    def with_drop(drop: float) -> Bench:
+        tokenizer = {"kind": "subwords", "size": 300, "drop": drop}
+        sides = {"target": {"tokenizer": tokenizer}, "source": {"tokenizer": tokenizer}}
+        return Bench(pairs, merge(tiny_settings, sides))
+
+    options: dict[str, Any] = {"max_updates": 12, "max_epochs": None, "batch_tokens": 64}
+    with_drop(0.3).train(tmp_path / "whole", **options)
+    for updates in (1, 3, 4):
+        with_drop(0.3).train(tmp_path / "pieces", should_stop=stop_after(updates), **options)
+    with_drop(0.3).train(tmp_path / "pieces", **options)
+    with_drop(0.0).train(tmp_path / "plain", **options)
+    assert digest(tmp_path / "pieces") == digest(tmp_path / "whole") != digest(tmp_path / "plain")
+
+
 def test_every_counter_comes_back(bench: Bench, tmp_path: Path) -> None:
     """Patience, plateaus, best, snapshots: scripted scores, stopped after every single update."""
     script = [3.0, 2.0, 2.5, 4.0, 1.0, 1.0, 1.0, 5.0, 1.0, 1.0, 1.0, 1.0, 9.0]
@@ -633,7 +650,7 @@ def test_a_batch_is_the_rows_behind_the_start_symbol(bench: Bench, tmp_path: Pat
     batch = data.batch(np.array([5, 0, 9]))
     assert batch.rows == (5, 0, 9)
     for row, number in enumerate(batch.rows):
-        gold = data.targets[number]
+        gold = data.targets.tensors[number]
         assert batch.targets[row][batch.mask[row]].tolist() == gold.tolist()
         assert batch.inputs[row][batch.mask[row]].tolist() == [data.bos, *gold.tolist()[:-1]]
         source = batch.sources["source"]

@@ -103,6 +103,11 @@ class Recipe(Section):
             self._language_model()
         elif self.data.running:
             raise ValueError("data.running is for language models, which have no source: use --preset lm-rnn")
+        if self.data.running and self.target.tokenizer.drop:
+            raise ValueError(
+                "target.tokenizer.drop cuts a line anew each time it is read, but running text (data.running) is cut "
+                "once; set one of them to nothing"
+            )
         if self.share_embeddings and not self.share_vocabulary:
             raise ValueError("share_embeddings needs share_vocabulary = true: one table of vectors for one vocabulary")
         for name, source in self.sources.items():

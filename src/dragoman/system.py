@@ -10,14 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dragoman import encoding
 from dragoman.asking import Asked, plain, read
 from dragoman.building import build_model
 from dragoman.config import TooLong, explain
 from dragoman.contracts import Modality
-from dragoman.data.batching import Column, Encoded, TensorColumn
+from dragoman.data.batching import Encoded
 from dragoman.data.examples import SOURCE, Example, tidy
 from dragoman.data.running import RunningText
-from dragoman.data.stored import Cache, FileColumn, Pending
+from dragoman.data.stored import Pending
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, EOS, PAD, UNK
 from dragoman.errors import UserError
@@ -196,29 +197,13 @@ class System:
 
     def encoded(self, examples: Sequence[Example], folder: Path | None = None) -> Encoded:
         """``folder``: of the run, where decoded files may be kept."""
-        sources: dict[str, Column] = {}
-        for name, modality in self.modalities.items():
-            raws = [example.sources[name] for example in examples]
-            sources[name] = (
-                FileColumn(modality, raws, Cache.of(self.recipe.data.cache, folder and folder / "cache" / name))
-                if modality.is_file
-                else TensorColumn([modality.tensor(raw) for raw in raws], modality.collate)
-            )
-        targets = [torch.tensor([*self.target.encode(example.target), EOS]) for example in examples]
-        return Encoded(sources, targets, bos=BOS, pad=PAD)
+        return encoding.encoded(examples, self.modalities, self.target, self.recipe.data.cache, folder)
 
     def training_data(self, examples: Sequence[Example], folder: Path | None = None) -> Encoded | RunningText:
         """What the trainer reads: rows, or one running text."""
         if not self.recipe.data.running:
             return self.encoded(examples, folder)
-        return RunningText(
-            [[*self.target.encode(example.target), EOS] for example in examples],
-            chunk=self.recipe.training.chunk,
-            carries=self.model.decoder.endless,
-            bos=BOS,
-            eos=EOS,
-            pad=PAD,
-        )
+        return encoding.running(examples, self.target, self.recipe.training.chunk, self.model.decoder.endless)
 
     # ---- folder
 

@@ -65,15 +65,33 @@ class Column(Protocol):
         """``draw``: changed at random, as training wants it."""
 
 
+class Rows:
+    """Tensors that are held in memory. ``vary`` makes a row anew as training sees it: the same, in other tokens."""
+
+    def __init__(
+        self, tensors: Sequence[Tensor], vary: Callable[[int, np.random.Generator], Tensor] | None = None
+    ) -> None:
+        self.tensors, self.vary = tensors, vary
+        self.lengths = [len(tensor) for tensor in tensors]
+        self.longest = max(self.lengths, default=0)
+
+    def take(self, row: int, draw: Draw | None, stream: int = 0) -> Tensor:
+        """No row becomes longer than the longest is as it stands, which is what positions were made for."""
+        if draw is None or self.vary is None:
+            return self.tensors[row]
+        varied = self.vary(row, np.random.default_rng([*draw, row, stream]))
+        return varied if len(varied) <= self.longest else self.tensors[row]
+
+
 class TensorColumn:
     """A source that is held in memory."""
 
-    def __init__(self, tensors: Sequence[Tensor], collate: Callable[[Sequence[Tensor]], Padded]) -> None:
-        self.tensors, self.collate = tensors, collate
-        self.lengths = [len(tensor) for tensor in tensors]
+    def __init__(self, rows: Rows, collate: Callable[[Sequence[Tensor]], Padded]) -> None:
+        self.rows, self.collate = rows, collate
+        self.lengths = rows.lengths
 
     def padded(self, rows: Sequence[int], draw: Draw | None = None) -> Padded:
-        return self.collate([self.tensors[row] for row in rows])
+        return self.collate([self.rows.take(row, draw) for row in rows])
 
 
 class Encoded:
@@ -81,15 +99,15 @@ class Encoded:
 
     carries = False  # every batch starts afresh
 
-    def __init__(self, sources: Mapping[str, Column], targets: Sequence[Tensor], *, bos: int, pad: int) -> None:
+    def __init__(self, sources: Mapping[str, Column], targets: Rows, *, bos: int, pad: int) -> None:
         """``targets`` end with the end symbol; the start symbol is put before the inputs here."""
         self.sources, self.targets, self.bos, self.pad = sources, targets, bos, pad
-        self.target_lengths = [len(target) for target in targets]
+        self.target_lengths = targets.lengths
         lengths = [column.lengths for column in sources.values()]
-        self.source_lengths = [max(row) for row in zip(*lengths, strict=True)] if lengths else [0] * len(targets)
+        self.source_lengths = [max(row) for row in zip(*lengths, strict=True)] if lengths else [0] * len(self)
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return len(self.target_lengths)
 
     @property
     def tokens(self) -> int:
@@ -118,10 +136,9 @@ class Encoded:
             name: loaded[name] if name in loaded else column.padded(chosen, draw)
             for name, column in self.sources.items()
         }
-        targets = torch.nn.utils.rnn.pad_sequence(
-            [self.targets[row] for row in chosen], batch_first=True, padding_value=self.pad
-        )
-        lengths = torch.tensor([self.target_lengths[row] for row in chosen])
+        taken = [self.targets.take(row, draw, stream=1) for row in chosen]
+        targets = torch.nn.utils.rnn.pad_sequence(taken, batch_first=True, padding_value=self.pad)
+        lengths = torch.tensor([len(target) for target in taken])
         inputs = torch.cat([torch.full((len(chosen), 1), self.bos), targets[:, :-1]], 1)
         mask = torch.arange(targets.shape[1]) < lengths[:, None]
         return Batch(sources, inputs, targets, mask, tuple(chosen))

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -42,6 +43,13 @@ class Text(Modality):
 
     def tensor(self, raw: str) -> Tensor:
         return torch.tensor([*self.tokenizer.encode(raw), EOS])
+
+    def augmented(self, raw: str, chance: np.random.Generator) -> Tensor:
+        return torch.tensor([*self.tokenizer.vary(raw, chance), EOS])
+
+    @property
+    def varies(self) -> bool:
+        return self.tokenizer.varies
 
     def collate(self, tensors: Sequence[Tensor]) -> Padded:
         return pad_tokens(tensors)

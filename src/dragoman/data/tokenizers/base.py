@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from dragoman.config import Section, nearest
@@ -50,6 +51,7 @@ class TokenizerConfig(Section):
     size: int | None = Field(default=None, ge=8)  # ids, specials included: subwords aim at it, words are capped by it
     min_count: int = Field(default=1, ge=1)  # characters, words, symbols: rarer ones are left out
     model: Literal["bpe", "unigram"] = "bpe"  # subwords
+    drop: float = Field(default=0.0, ge=0.0, lt=1.0)  # subwords: chance that training leaves out a merge of a word
     normalize: Literal["none", "nfc"] = "none"  # Unicode normalisation before all else
 
     @field_validator("kind")
@@ -68,6 +70,8 @@ class TokenizerConfig(Section):
         for name, field in type(self).model_fields.items():
             if name != "kind" and name not in heeded and getattr(self, name) != field.default:
                 raise ValueError(f"{name!r} has no meaning for {self.kind}; leave it out or choose another kind")
+        if self.drop and self.model != "bpe":
+            raise ValueError("'drop' leaves out merges, of which a unigram model has none; choose model = 'bpe'")
         return self
 
     def resolved(self, kind: str) -> TokenizerConfig:
@@ -81,7 +85,7 @@ class Tokenizer(ABC):
 
     Laws: ``decode(encode(text))`` is ``text`` (after ``canonical``) when ``unknown(text)`` is 0; every id is in
     ``range(size)``; no text raises; ``encode`` never gives PAD, BOS or EOS; fitting twice on the same texts gives
-    the same tokeniser; saving and loading changes nothing.
+    the same tokeniser; saving and loading changes nothing; all of this holds for ``vary`` too.
     """
 
     kind: ClassVar[str]
@@ -113,6 +117,15 @@ class Tokenizer(ABC):
     def encode(self, text: str) -> list[int]:
         """The ids of ``text``, without BOS and EOS; UNK for what is not known."""
         return self._encode(clean(text, self.normalize))
+
+    @property
+    def varies(self) -> bool:
+        """Is ``vary`` anything but ``encode``?"""
+        return False
+
+    def vary(self, text: str, chance: np.random.Generator) -> list[int]:
+        """The ids of ``text`` cut in one of the ways that training sees it in."""
+        return self.encode(text)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ``ids``; PAD, BOS and EOS are skipped wherever they stand, UNK is shown as ⁇."""

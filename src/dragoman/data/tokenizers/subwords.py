@@ -13,9 +13,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
+from dragoman.data.tokenizers._merges import Merges
 from dragoman.data.tokenizers.base import SPACE_MARK, UNKNOWN, Tokenizer, TokenizerConfig, clean, printable
 from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, damaged, read_bytes
 from dragoman.errors import UserError
@@ -35,11 +40,11 @@ _ESCAPED = re.compile("\ufdd1[\ufdd0-\ufdd2]|\ufdd0|\ufdd2")
 
 
 class Subwords(Tokenizer):
-    settings = frozenset({"size", "model", "normalize"})
+    settings = frozenset({"size", "model", "drop", "normalize"})
 
-    def __init__(self, vocabulary: Vocabulary, normalize: str, model: bytes) -> None:
+    def __init__(self, vocabulary: Vocabulary, normalize: str, model: bytes, drop: float = 0.0) -> None:
         super().__init__(vocabulary, normalize)
-        self._model = model
+        self._model, self.drop = model, drop
         self._processor = _processor(model)
         self._spelled = [UNKNOWN.encode("utf-8") if index == UNK else b"" for index in range(len(SPECIALS))]
         # The bytes come first, so a learnt piece that reads <0x41> is not taken for one of them.
@@ -77,7 +82,12 @@ class Subwords(Tokenizer):
         for line in _lines(texts, config.normalize):
             for index in processor.encode(line):
                 counts[index] += 1
-        tokenizer = cls(Vocabulary(symbols, counts), config.normalize, model)
+        if config.drop:  # pieces that only such cuts show are not rare
+            cutter = cls(Vocabulary(symbols, counts), config.normalize, model, config.drop)
+            chance = np.random.default_rng(0)
+            for index in chain.from_iterable(cutter.vary(text, chance) for text in texts):
+                counts[index] += 1
+        tokenizer = cls(Vocabulary(symbols, counts), config.normalize, model, config.drop)
         if config.size is not None and tokenizer.size < config.size:
             notes.append(f"the text has no more than {tokenizer.size} subwords in it; {config.size} were asked for")
         tokenizer.notes = notes
@@ -86,6 +96,29 @@ class Subwords(Tokenizer):
     def _encode(self, text: str) -> list[int]:
         ids: list[int] = self._processor.encode(escape(text))
         return ids
+
+    @property
+    def varies(self) -> bool:
+        return self.drop > 0
+
+    def vary(self, text: str, chance: np.random.Generator) -> list[int]:
+        if not self.varies:
+            return self.encode(text)
+        escaped = escape(clean(text, self.normalize))
+        return self._merges.cut([SPACE_MARK + word for word in escaped.split(" ")[1:]], chance)
+
+    @cached_property
+    def _merges(self) -> Merges:
+        pieces = [self._processor.id_to_piece(index) for index in range(self.size)]
+        numbers = {piece: index for index, piece in enumerate(pieces) if index >= _FIXED}
+
+        def ids(piece: str) -> tuple[int, ...]:
+            number = numbers.get(piece)
+            spelled = (len(SPECIALS) + byte for byte in piece.encode("utf-8"))
+            return tuple(spelled) if number is None else (number,)
+
+        ranks = {piece: number for piece, number in numbers.items() if len(piece) > 1}  # numbered in order of age
+        return Merges(ranks, self.drop, ids)
 
     def _decode(self, ids: list[int]) -> str:
         return unescape(b"".join(self._spelled[index] for index in ids).decode("utf-8", errors="replace"))
@@ -96,7 +129,7 @@ class Subwords(Tokenizer):
 
     def _save(self, folder: Path, name: str) -> dict[str, Any]:
         write_atomically(_model_path(folder, name), self._model)
-        return {"model_sha256": hashlib.sha256(self._model).hexdigest()}
+        return {"model_sha256": hashlib.sha256(self._model).hexdigest(), "drop": self.drop}
 
     @classmethod
     def _load(cls, record: Mapping[str, Any], vocabulary: Vocabulary, folder: Path, name: str) -> Self:
@@ -104,7 +137,10 @@ class Subwords(Tokenizer):
         model = read_bytes(path)
         if hashlib.sha256(model).hexdigest() != record.get("model_sha256"):
             raise damaged(path, "its contents are not what was saved")
-        tokenizer = cls(vocabulary, record["normalize"], model)
+        drop = record.get("drop", 0.0)
+        if not isinstance(drop, (int, float)) or not 0 <= drop < 1:
+            raise ValueError(f"'drop' is {drop!r}")
+        tokenizer = cls(vocabulary, record["normalize"], model, drop)
         if tokenizer._processor.get_piece_size() != tokenizer.size:
             raise ValueError(f"'symbols' do not belong to {path.name}")
         return tokenizer

@@ -1,0 +1,73 @@
+"""Byte-pair encoding by hand, with merges left out by chance: BPE-dropout (Provilkov et al. 2020).
+
+A word seen in other pieces each time teaches what its pieces have in common, which a small corpus shows too seldom.
+sentencepiece can do this too, but not from a given seed, and training must go on exactly where it stopped.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from itertools import chain
+from random import Random
+
+import numpy as np
+
+DRAWS = 32  # ways to cut a word that are drawn once; every use takes one of them
+LONGEST = 24  # characters that are cut as one: scripts without spaces have words of any length
+KEPT = 2**17  # words that are remembered
+
+
+class Merges:
+    """``ranks``: the pieces by their age, the oldest merge first. ``drop``: chance that a merge is left out."""
+
+    def __init__(self, ranks: Mapping[str, int], drop: float, ids: Callable[[str], tuple[int, ...]]) -> None:
+        """``ids`` tells the numbers of a piece; of a character that is none, those of its bytes."""
+        self.ranks, self.drop, self.ids = ranks, drop, ids
+        self.draws = lru_cache(KEPT)(self._draws)
+
+    def cut(self, words: list[str], chance: np.random.Generator) -> list[int]:
+        """The ids of one behind the other, each cut by chance."""
+        parts = [part for word in words for part in self._parts(word)]
+        chosen = chance.integers(DRAWS, size=len(parts)).tolist()
+        return list(chain.from_iterable(self.draws(part)[draw] for part, draw in zip(parts, chosen, strict=True)))
+
+    def merged(self, word: str, random: Random | None = None) -> list[str]:
+        """The pieces of a word; all merges are done where there is no chance."""
+        pieces = list(word)
+        while True:
+            best, place = None, 0
+            for at in range(len(pieces) - 1):
+                rank = self.ranks.get(pieces[at] + pieces[at + 1])
+                if rank is None or (random is not None and random.random() < self.drop):
+                    continue
+                if best is None or rank < best:
+                    best, place = rank, at
+            if best is None:
+                return pieces
+            pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+
+    def _draws(self, word: str) -> list[tuple[int, ...]]:
+        """Depends on the word alone, not on which words came before it."""
+        random = Random(zlib.crc32(word.encode("utf-8", "surrogatepass")))
+        known: dict[tuple[str, ...], tuple[int, ...]] = {}  # most draws are alike: kept once
+        found = []
+        for _ in range(DRAWS):
+            pieces = tuple(self.merged(word, random))
+            if pieces not in known:
+                known[pieces] = tuple(chain.from_iterable(map(self.ids, pieces)))
+            found.append(known[pieces])
+        return found
+
+    def _parts(self, word: str) -> list[str]:
+        """A very long word at borders of its pieces, so that the time it takes grows with its length alone."""
+        if len(word) <= LONGEST:
+            return [word]
+        parts = [""]
+        for start in range(0, len(word), 4 * LONGEST):
+            for piece in self.merged(word[start : start + 4 * LONGEST]):
+                if parts[-1] and len(parts[-1]) + len(piece) > LONGEST:
+                    parts.append("")
+                parts[-1] += piece
+        return parts

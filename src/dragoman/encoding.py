@@ -1,0 +1,57 @@
+"""Examples as tensors: what training reads, and what is measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.contracts import Modality
+from dragoman.data.batching import Column, Encoded, Rows, TensorColumn
+from dragoman.data.examples import Example
+from dragoman.data.running import RunningText
+from dragoman.data.stored import Cache, CacheKind, FileColumn
+from dragoman.data.tokenizers import Tokenizer
+from dragoman.data.vocabulary import BOS, EOS, PAD
+
+
+def encoded(
+    examples: Sequence[Example],
+    modalities: Mapping[str, Modality],
+    target: Tokenizer,
+    cache: CacheKind,
+    folder: Path | None = None,
+) -> Encoded:
+    """``folder``: of the run, where decoded files may be kept."""
+    sources: dict[str, Column] = {}
+    for name, modality in modalities.items():
+        raws = [example.sources[name] for example in examples]
+        sources[name] = (
+            FileColumn(modality, raws, Cache.of(cache, folder and folder / "cache" / name))
+            if modality.is_file
+            else TensorColumn(_source_rows(modality, raws), modality.collate)
+        )
+    return Encoded(sources, _target_rows(target, [example.target for example in examples]), bos=BOS, pad=PAD)
+
+
+def running(examples: Sequence[Example], target: Tokenizer, chunk: int, carries: bool) -> RunningText:
+    """The lines as one text. ``carries``: does the decoder's state go on from chunk to chunk?"""
+    lines = [[*target.encode(example.target), EOS] for example in examples]
+    return RunningText(lines, chunk=chunk, carries=carries, bos=BOS, eos=EOS, pad=PAD)
+
+
+def _source_rows(modality: Modality, raws: Sequence[str]) -> Rows:
+    def vary(row: int, chance: np.random.Generator) -> Tensor:
+        return modality.augmented(raws[row], chance)
+
+    return Rows([modality.tensor(raw) for raw in raws], vary if modality.varies else None)
+
+
+def _target_rows(target: Tokenizer, texts: Sequence[str]) -> Rows:
+    def vary(row: int, chance: np.random.Generator) -> Tensor:
+        return torch.tensor([*target.vary(texts[row], chance), EOS])
+
+    return Rows([torch.tensor([*target.encode(text), EOS]) for text in texts], vary if target.varies else None)

@@ -1,0 +1,118 @@
+"""BPE-dropout: without chance it is sentencepiece's own cut; with it, every cut spells the text and can be repeated."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.data.batching import Rows
+from dragoman.data.tokenizers import Tokenizer, TokenizerConfig, fit, load
+from dragoman.data.tokenizers._merges import DRAWS, LONGEST
+from dragoman.data.tokenizers.subwords import Subwords, escape
+from dragoman.data.vocabulary import BOS, EOS, PAD, UNK
+
+TEXTS = [
+    f"{who} {what} the {where}, twice"
+    for who in ("lower", "newest", "widest", "größer")
+    for what in ("lowered", "renews", "widened", "日本語で")
+    for where in ("lowlands", "newness", "width", "straße")
+]
+quick = settings(max_examples=80, deadline=None)
+writing = st.text(alphabet=sorted(set("".join(TEXTS))), max_size=60) | st.text(max_size=30)
+
+
+def fitted(drop: float = 0.3) -> Subwords:
+    tokenizer = fit(TokenizerConfig(kind="subwords", size=400, drop=drop), TEXTS)
+    assert isinstance(tokenizer, Subwords)
+    return tokenizer
+
+
+TOKENIZER = fitted()
+
+
+def chance(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@quick
+@given(writing | st.sampled_from(TEXTS))
+def test_with_every_merge_done_it_is_sentencepieces_own_cut(text: str) -> None:
+    merges = TOKENIZER._merges
+    words = ["▁" + word for word in escape(TOKENIZER.canonical(text)).split(" ")[1:]]
+    ids = [index for word in words for piece in merges.merged(word) for index in merges.ids(piece)]
+    assert ids == TOKENIZER.encode(text)
+
+
+@quick
+@given(writing | st.sampled_from(TEXTS), st.integers(0, 5))
+def test_every_cut_spells_the_text(text: str, seed: int) -> None:
+    ids = TOKENIZER.vary(text, chance(seed))
+    assert not {PAD, BOS, EOS, UNK} & set(ids)
+    assert TOKENIZER.decode(ids) == TOKENIZER.canonical(text)
+    assert ids == TOKENIZER.vary(text, chance(seed))
+
+
+def test_cuts_differ_and_do_not_depend_on_what_was_cut_before(tmp_path: Path) -> None:
+    cuts = {tuple(TOKENIZER.vary(TEXTS[0], chance(seed))) for seed in range(50)}
+    assert len(cuts) > 20
+    TOKENIZER.save(tmp_path, "target")
+    for other in (fitted(), load(tmp_path, "target")):
+        for text in reversed(TEXTS):
+            assert other.vary(text, chance(3)) == TOKENIZER.vary(text, chance(3))
+
+
+def test_how_often_a_merge_is_left_out() -> None:
+    """A word of two characters has one merge, and one chance of missing it."""
+    tokenizer = fit(TokenizerConfig(kind="subwords", size=263, drop=0.4), ["b b b"] * 9)
+    assert isinstance(tokenizer, Subwords)
+    merges = tokenizer._merges
+    assert merges.merged("▁b") == ["▁b"]
+    kept = [len(merges._draws("▁b")[draw]) == 1 for draw in range(DRAWS)]
+    assert 8 <= DRAWS - sum(kept) <= 18  # 12.8 expected
+    none = fit(TokenizerConfig(kind="subwords", size=400, drop=0.0), TEXTS)
+    assert not none.varies
+    assert all(none.vary(text, chance()) == none.encode(text) for text in TEXTS)
+
+
+def test_pieces_that_only_such_cuts_show_are_counted() -> None:
+    """A token that was counted as never seen would be hidden behind <unk> wherever training meets it."""
+    seen = {index for seed in range(3) for text in TEXTS for index in TOKENIZER.vary(text, chance(seed))}
+    plain = {index for text in TEXTS for index in TOKENIZER.encode(text)}
+    assert len(seen - plain) > 10
+    often = [index for index in seen - plain if TOKENIZER.counts[index] > 0]
+    assert len(often) > 0.8 * len(seen - plain)
+
+
+def test_a_script_without_spaces_takes_time_by_its_length_alone() -> None:
+    text = "lowernewestwidest" * 600  # 10,200 characters
+    began = time.process_time()
+    assert TOKENIZER.decode(TOKENIZER.vary(text, chance())) == text
+    assert time.process_time() - began < 5
+    parts = TOKENIZER._merges._parts(text)
+    assert "".join(parts) == text
+    assert max(map(len, parts)) <= LONGEST
+
+
+@pytest.mark.parametrize("kind", ["words", "characters", "symbols", "bytes"])
+def test_other_kinds_have_one_cut(kind: str) -> None:
+    tokenizer: Tokenizer = fit(TokenizerConfig(kind=kind), TEXTS)
+    assert not tokenizer.varies
+    assert tokenizer.vary(TEXTS[0], chance()) == tokenizer.encode(TEXTS[0])
+
+
+def test_rows_vary_with_epoch_and_side_and_never_outgrow_the_longest() -> None:
+    tensors = [torch.arange(3), torch.arange(5)]
+    rows = Rows(tensors, lambda row, chance: torch.full((int(chance.integers(1, 9)),), row))
+    assert torch.equal(rows.take(1, None), tensors[1])
+    drawn = {epoch: [rows.take(0, (1, epoch), side) for side in (0, 1)] for epoch in range(40)}
+    lengths = {epoch: tuple(len(one) for one in sides) for epoch, sides in drawn.items()}
+    assert max(max(pair) for pair in lengths.values()) == 5
+    assert len(set(lengths.values())) > 5
+    assert any(first != second for first, second in lengths.values())
+    assert all(torch.equal(rows.take(0, (1, e), 0), sides[0]) for e, sides in drawn.items())
