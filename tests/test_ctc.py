@@ -12,6 +12,7 @@ import torch
 
 from dragoman import load
 from dragoman.config import ConfigError, merge
+from dragoman.errors import UserError
 from dragoman.nn.model import Model
 from dragoman.planning import plan
 from dragoman.recipe import spell_out
@@ -138,3 +139,25 @@ def test_a_run_with_ctc_saves_its_head_and_decodes_without_it(
     before = [prediction.text for prediction in system.predict(["abc", "hgf"])]
     torch.nn.init.zeros_(system.model.ctc.weight)
     assert [prediction.text for prediction in system.predict(["abc", "hgf"])] == before
+
+
+def test_a_search_may_ask_ctc_too(pairs: Path, tiny_settings: dict[str, Any], tmp_path: Path) -> None:
+    for name, weight, seed in (("run", 0.5, 1), ("other", 0.5, 2), ("plain", 0.0, 1)):
+        train(pairs, out=tmp_path / name, settings=with_ctc(tiny_settings, weight, max_updates=6, seed=seed))
+    system, plain = load(tmp_path / "run"), load(tmp_path / "plain")
+    inputs = ["abc", "hgf", "ddeeff"]
+    asked = system.predict(inputs, beam=3, n_best=2, ctc=0.4)
+    alone = system.predict(inputs, beam=3, n_best=2)
+    assert [one.text for one in asked] != [one.text for one in alone]
+    for prediction, text in zip(asked, inputs, strict=True):
+        for output in prediction.outputs:  # what each token is worth to the model is the model's own
+            (scored,) = system.score([text], [output.text])
+            if output.finished:
+                assert sum(output.log_probs) == pytest.approx(scored.log_prob, abs=1e-4)
+    together = load([tmp_path / "run", tmp_path / "other"])
+    assert [one.text for one in together.predict(inputs, ctc=0.4)] != [one.text for one in together.predict(inputs)]
+    same = [load([tmp_path / "run", tmp_path / "run"]), system]
+    twice, once = ([one.text for one in several.predict(inputs, ctc=0.4)] for several in same)
+    assert twice == once
+    with pytest.raises(UserError, match=r"search\.ctc: this run was trained without CTC"):
+        plain.predict(inputs, ctc=0.4)

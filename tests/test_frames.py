@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from dragoman.contracts import Modality
 from dragoman.data.media import MediaError
-from dragoman.modalities._frames import FramesFrontend, MaskConfig
-from dragoman.modalities.features import Features, slopes, stacked
+from dragoman.modalities._frames import FramesConfig, FramesFrontend
+from dragoman.modalities.features import Features, at_speed, slopes, stacked
 from dragoman.modalities.speech import Speech
 from dragoman.nn.chance import own_chance
 from dragoman.types import Padded
@@ -165,6 +165,24 @@ def test_laws_of_features(arrays: list[str], settings: dict, stride: int, tmp_pa
     assert same(features, Features.load(features.config, tmp_path, "sensor"), arrays)
 
 
+def test_features_at_other_speeds_are_the_same_line_read_faster(arrays: list[str], tmp_path: Path) -> None:
+    ramp = torch.linspace(0, 1, 41)[:, None] * torch.tensor([1.0, -3.0])
+    for speed, count in ((0.8, 51), (1.25, 33), (2.0, 20)):
+        read = at_speed(ramp, speed)
+        assert read.shape == (count, 2)
+        assert torch.allclose(read, torch.linspace(0, 1, count)[:, None] * torch.tensor([1.0, -3.0]), atol=1e-6)
+    assert torch.equal(at_speed(ramp[:1], 2.0), ramp[:1])
+    features = Features.fit(Features.Config(speeds=(0.5, 1.0, 2.0), deltas=1), arrays, "sensor")
+    raw = write_array(tmp_path / "long.npy", 60)
+    drawn = [features.augmented(raw, np.random.default_rng(seed)) for seed in range(20)]
+    assert {len(one) for one in drawn} == {30, 60, 120}
+    assert {one.shape[1] for one in drawn} == {features.frontend().width}
+    assert torch.equal(drawn[3], features.augmented(raw, np.random.default_rng(3)))
+    plain = Features.fit(Features.Config(), arrays, "sensor")
+    assert features.varies and not plain.varies
+    assert torch.equal(plain.augmented(raw, np.random.default_rng(3)), plain.tensor(raw))
+
+
 def test_features_of_a_store(tmp_path: Path) -> None:
     store = write_array(tmp_path / "store.npy", 20)
     features = Features.fit(Features.Config(normalise="none"), [f"{store}#0:5", f"{store}#5:20"], "sensor")
@@ -190,7 +208,7 @@ def test_stacking_joins_neighbours_and_repeats_the_last() -> None:
     assert stacked(frames, 1, 2).tolist() == [[0], [2], [4]]
 
 
-def hidden(masks: MaskConfig, seed: int = 0, rows: int = 200) -> tuple[torch.Tensor, torch.Tensor]:
+def hidden(masks: FramesConfig, seed: int = 0, rows: int = 200) -> tuple[torch.Tensor, torch.Tensor]:
     """(rows, S, D) what was hidden of rows of 1 to 40 frames, and their lengths."""
     lengths = torch.arange(rows) % 40 + 1
     source = Padded(torch.ones(rows, 40, 10), torch.arange(40) < lengths[:, None])
@@ -199,7 +217,7 @@ def hidden(masks: MaskConfig, seed: int = 0, rows: int = 200) -> tuple[torch.Ten
 
 
 def test_stripes_are_as_wide_as_said_at_most_and_inside_the_sequence() -> None:
-    found, lengths = hidden(MaskConfig(time_masks=1, time_width=0.25))
+    found, lengths = hidden(FramesConfig(time_masks=1, time_width=0.25))
     assert torch.equal(found.any(2), found.all(2))  # whole frames
     widths = found[:, :, 0].sum(1)
     assert (widths <= lengths // 4).all()
@@ -208,16 +226,16 @@ def test_stripes_are_as_wide_as_said_at_most_and_inside_the_sequence() -> None:
     assert not (found[:, :, 0] & (places >= lengths[:, None])).any()
     joints = (found[:, 1:, 0] != found[:, :-1, 0]).sum(1)
     assert joints.max() <= 2  # in one piece
-    stripes, _ = hidden(MaskConfig(feature_masks=1, feature_width=0.3))
+    stripes, _ = hidden(FramesConfig(feature_masks=1, feature_width=0.3))
     assert torch.equal(stripes.any(1), stripes.all(1)) and stripes[:, 0].sum(1).max() == 3
 
 
 def test_stripes_are_for_training_alone_and_follow_chance() -> None:
-    masks = MaskConfig(time_masks=2, feature_masks=2)
+    masks = FramesConfig(time_masks=2, feature_masks=2)
     assert torch.equal(hidden(masks, 3)[0], hidden(masks, 3)[0])
     assert not torch.equal(hidden(masks, 3)[0], hidden(masks, 4)[0])
     source = Padded(torch.ones(2, 5, 10), torch.ones(2, 5, dtype=torch.bool))
     assert FramesFrontend(10, masks).eval()(source) is source
     before = torch.get_rng_state()
-    assert torch.equal(FramesFrontend(10, MaskConfig()).train()(source).data, source.data)
+    assert torch.equal(FramesFrontend(10, FramesConfig()).train()(source).data, source.data)
     assert torch.equal(before, torch.get_rng_state())  # without masks nothing is drawn

@@ -14,6 +14,7 @@ from dragoman.data.readers import Readers
 from dragoman.data.stored import Cache, FileColumn
 from dragoman.errors import UserError
 from dragoman.modalities.features import Features
+from dragoman.planning import plan
 from dragoman.system import System
 from dragoman.training.checkpoint import read_tensors
 from dragoman.training.events import Stepped
@@ -68,6 +69,16 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     settings = SMALL | {"target": {"tokenizer": {"kind": "words"}}, "training": SMALL["training"] | learning}
     train(file, out=place / "run", settings=settings)
     return place / "run", file
+
+
+def test_the_encoder_is_explained_only_where_it_was_chosen(clips: tuple[Path, Path]) -> None:
+    def told(**settings: Any) -> bool:
+        return any("short enough to read each" in reason for reason in plan(clips[1], settings=settings).reasons)
+
+    assert told()
+    assert told(encoder={"width": 16})
+    assert not told(encoder={"kind": "pyramid"})
+    assert not told(encoder={"layers": 3})
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

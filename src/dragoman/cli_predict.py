@@ -30,6 +30,10 @@ def predict(
     normalize: Annotated[str | None, typer.Option(help="length normalisation: none, average or gnmt")] = None,
     alpha: Annotated[float | None, typer.Option(min=0, help="of --normalize gnmt")] = None,
     stop: Annotated[str | None, typer.Option(help="when a beam is done: complete or certain")] = None,
+    ctc: Annotated[
+        float | None,
+        typer.Option(min=0, help="share of CTC in the ranking, below 1, of runs trained with training.ctc"),
+    ] = None,
     forbid: Annotated[
         list[str] | None,
         typer.Option(help="text that no output may hold; may be given repeatedly", metavar="TEXT"),
@@ -64,7 +68,7 @@ def predict(
         raise UserError("--maps: the maps are told in JSON only; add --json")
     system = load_runs(run, device, ensemble, lm, lm_weight)
     config: dict[str, Any] = {
-        "beam": beam, "n_best": n_best, "normalize": normalize, "alpha": alpha, "stop": stop,
+        "beam": beam, "n_best": n_best, "normalize": normalize, "alpha": alpha, "stop": stop, "ctc": ctc,
         "max_length": max_length, "min_length": min_length, "no_repeat_ngram": no_repeat_ngram,
         "sample": sample or None, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
     }  # fmt: skip

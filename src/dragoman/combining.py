@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from dragoman.asking import Asked
 from dragoman.data.stored import Pending
 from dragoman.data.tokenizers import Tokenizer
-from dragoman.data.vocabulary import BOS, EOS, SPECIALS
+from dragoman.data.vocabulary import SPECIALS
 from dragoman.errors import UserError
 from dragoman.predictions import Prediction, Raw, Scored
-from dragoman.search import Decodes, Ensemble, Fusion, Renumbered, Result, SearchConfig, follow
+from dragoman.search import Decodes, Ensemble, Fusion, Renumbered, Result, SearchConfig
 from dragoman.system import System
 
 Given = TypeVar("Given")
@@ -25,9 +23,9 @@ Given = TypeVar("Given")
 class _Combination(System):
     """Reads and writes as its first run does, but for what is overridden."""
 
-    def __init__(self, first: System, searched: Decodes, forced: Decodes) -> None:
+    def __init__(self, first: System, forced: Decodes) -> None:
         super().__init__(first.recipe, first.modalities, first.target, first.model, first.lengths, first.folder)
-        self.device, self.searched, self.forced = first.device, searched, forced
+        self.device, self.forced = first.device, forced
 
     def save(self, folder: Path | str) -> Path:
         raise UserError("what is put together from several runs has no folder of its own; keep the folders of the runs")
@@ -54,12 +52,17 @@ class EnsembleSystem(_Combination):
                 raise UserError(
                     f"{name_of(other)}: is on {other.device}, {name_of(first)} on {first.device}; load both alike"
                 )
-        together = Ensemble([aligned(first, other, exactly=True) for other in members])
-        super().__init__(first, together, together)
+        super().__init__(first, Ensemble([aligned(first, other, other.forced, exactly=True) for other in members]))
         self.members = list(members)
 
     def __repr__(self) -> str:
         return f"EnsembleSystem({', '.join(map(repr, self.members))})"
+
+    def searched(self, config: SearchConfig) -> Decodes:
+        if not config.ctc:
+            return self.forced
+        first = self.members[0]
+        return Ensemble([aligned(first, other, other.searched(config), exactly=True) for other in self.members])
 
     def _tensors(self, raw: Mapping[str, str]) -> dict[str, Tensor | Pending]:
         return {
@@ -110,12 +113,15 @@ class FusedSystem(_Combination):
             raise UserError(
                 f"the language model is on {language_model.device}, the run on {system.device}; load both alike"
             )
-        other = aligned(system, language_model, exactly=False)
-        super().__init__(system, Fusion(system.searched, other, weight), system.forced)
+        super().__init__(system, system.forced)
         self.system, self.language_model, self.weight = system, language_model, weight
+        self.speaker = aligned(system, language_model, language_model.forced, exactly=False)
 
     def __repr__(self) -> str:
         return f"FusedSystem({self.system!r}, {self.language_model!r}, {self.weight:g})"
+
+    def searched(self, config: SearchConfig) -> Decodes:
+        return Fusion(self.system.searched(config), self.speaker, self.weight)
 
     def _tensors(self, raw: Mapping[str, str]) -> dict[str, Tensor | Pending]:
         return self.system._tensors(raw)
@@ -129,36 +135,16 @@ class FusedSystem(_Combination):
     def _with_maps(self, prediction: Prediction, tensors: Mapping[str, Tensor], result: Result) -> Prediction:
         return self.system._with_maps(prediction, tensors, result)
 
-    def _search(self, asked: Asked, config: SearchConfig, attention: bool) -> list[Result]:
-        results = super()._search(asked, config, attention)
-        width = max(len(result.hypotheses) for result in results)
-        with torch.inference_mode():
-            state = self.system.searched.start(self._encode(asked.tensors), len(asked)).spread(width)
-            paths = [
-                result.hypotheses[min(rank, len(result.hypotheses) - 1)].tokens
-                for result in results
-                for rank in range(width)
-            ]
-            own = follow(
-                self.system.searched, state, paths, bos=BOS, eos=EOS, config=config, need_attention=False
-            )  # in one call, the k outputs of a source side by side
-        found = []
-        for source, result in enumerate(results):
-            mine = own[source * width : source * width + len(result.hypotheses)]
-            hypotheses = zip(result.hypotheses, mine, strict=True)
-            found.append(Result(tuple(replace(h, log_probs=one.best.log_probs) for h, one in hypotheses), result.trace))
-        return found
 
-
-def aligned(first: System, other: System, *, exactly: bool) -> Decodes:
-    """``other`` as something that speaks in the token numbers of ``first``.
+def aligned(first: System, other: System, decoder: Decodes, *, exactly: bool) -> Decodes:
+    """A decoder of ``other`` as something that speaks in the token numbers of ``first``.
 
     The tokens must be the same strings; their order may differ. Not ``exactly``: further tokens on the other side do
     not matter. Subwords must be the same pieces in the same order: another order is another way of cutting.
     """
     ours, theirs = first.target, other.target
     if theirs.vocabulary.symbols == ours.vocabulary.symbols and theirs.kind == ours.kind:
-        return other.searched
+        return decoder
     here, there = f"{name_of(first)}", f"{name_of(other)}"
     remedy = f"train {there} with --set init.target_tokenizer={here}"
     if theirs.kind != ours.kind:
@@ -174,7 +160,7 @@ def aligned(first: System, other: System, *, exactly: bool) -> Decodes:
     if ours.kind == "subwords":
         raise UserError(f"{there}: cuts text into other subwords than {here}; {remedy}")
     ids = [*range(len(SPECIALS)), *(theirs.vocabulary.id(symbol) for symbol in ours.vocabulary.symbols)]
-    return Renumbered(other.searched, torch.tensor(ids))
+    return Renumbered(decoder, torch.tensor(ids))
 
 
 def _missing(ours: Tokenizer, theirs: Tokenizer) -> list[str]:

@@ -21,7 +21,7 @@ from dragoman.data.reading import Corpus, read
 from dragoman.data.split import split, split_running
 from dragoman.errors import UserError
 from dragoman.modalities.text import Text
-from dragoman.parts import kind_of, part
+from dragoman.parts import dump, kind_of, part
 from dragoman.predictions import Lengths
 from dragoman.published import take_published
 from dragoman.recipe import Recipe, ask, make_recipe, without_kindless
@@ -164,8 +164,9 @@ def plan(
         chosen = merge(chosen, origins.settings())
     else:  # the model is the preset's alone, but for sources of a kind that it does not know
         chosen = {"training": chosen["training"], "sources": {name: chosen["sources"][name] for name in others}}
-    reasons += auto.explain(shape, {name: kinds[name] for name in others})
     recipe = make_recipe(merge(chosen, asked))
+    taken = [name for name in others if _is_taken(chosen["sources"][name], recipe.sources[name].encoder)]
+    reasons += auto.explain(shape, {name: kinds[name] for name in taken})
     # in the order of the data, which is that of the model's parts: a loaded model is built by the recipe alone
     recipe = recipe.model_copy(update={"sources": {name: recipe.sources[name] for name in names}})
     recipe = _with_tokenizers(recipe, modalities, target)
@@ -203,6 +204,12 @@ def plan(
     reasons += [line for transfer in transfers for line in transfer.describe()]
     reasons += find_frozen(model, recipe.training.freeze).describe(recipe.training.freeze)
     return Plan(system, data, reasons, metric, transfers, origins.digests)
+
+
+def _is_taken(chosen: Mapping[str, Any], encoder: Any) -> bool:
+    """Is the encoder the one that was chosen, or did the person want another?"""
+    wanted, found = chosen.get("encoder", {}), dump(encoder)
+    return all(found.get(name) == wanted[name] for name in ("kind", "layers") if name in wanted)
 
 
 def _fit(

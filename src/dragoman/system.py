@@ -28,8 +28,9 @@ from dragoman.predictions import Lengths, Prediction, Raw, Scored
 from dragoman.recipe import Recipe
 from dragoman.replies import empty, reply, with_self_attention
 from dragoman.run_setup import FORMAT, Setup
-from dragoman.search import Decodes, Result, SearchConfig, force, force_running, search
+from dragoman.search import CTCPrefix, Decodes, Result, SearchConfig, WithCTC, force, force_running, search, told_by
 from dragoman.training.checkpoint import load_weights, named_weights, read_tensors
+from dragoman.training.ctc import BLANK
 from dragoman.training.machine import pick_device
 from dragoman.types import Padded, State
 
@@ -49,8 +50,7 @@ class System:
         self.recipe, self.modalities, self.target = recipe, dict(modalities), target
         self.model, self.lengths, self.folder = model, lengths, folder
         self.device = next(model.parameters()).device
-        self.searched: Decodes = model  # what answers a search: the model, or several that answer as one
-        self.forced: Decodes = model  # what scores a given target
+        self.forced: Decodes = model  # what scores a given target: the model, or several that answer as one
 
     def __call__(self, source: Raw) -> str:
         prediction = self.predict([source])[0]
@@ -323,10 +323,12 @@ class System:
         limits = asked.limits
         if self.is_language_model and asked.prefix is not None:  # so much more than the prompt
             limits = [limit + len(prompt) for limit, prompt in zip(limits, asked.prefix, strict=True)]
+        decoder = self.searched(config)
         with torch.inference_mode():
-            return search(
-                self.searched,
-                self._encode(asked.tensors),
+            memory = self._encode(asked.tensors)
+            results = search(
+                decoder,
+                memory,
                 len(asked),
                 config,
                 bos=BOS,
@@ -336,6 +338,18 @@ class System:
                 keys=asked.keys,
                 need_attention=attention and bool(self.model.decoder.maps),
             )
+            if decoder is self.forced:
+                return results
+            return told_by(self.forced, memory, results, bos=BOS, eos=EOS, config=config)
+
+    def searched(self, config: SearchConfig) -> Decodes:
+        """What answers a search. Where it is not what scores a given target, its numbers are to rank outputs by:
+        ``score`` and the trace have them, but ``log_probs`` of an output stay the model's own."""
+        if not config.ctc:
+            return self.forced
+        if self.model.ctc is None:
+            raise UserError("search.ctc: this run was trained without CTC (training.ctc), so there is nothing to ask")
+        return WithCTC(self.forced, CTCPrefix(self.model.ctc, blank=BLANK, bos=BOS, eos=EOS), config.ctc)
 
     def _reply(
         self, source: Raw, raw: Mapping[str, str], result: Result, trace: bool, prefix: str | None

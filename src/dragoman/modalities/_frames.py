@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from dragoman.config import Section
@@ -25,13 +26,31 @@ SAMPLE = 200  # files that statistics are learnt from
 SMALLEST = 1e-3  # standard deviation; a feature that hardly changes is not blown up
 
 
-class MaskConfig(Section):
-    """SpecAugment (Park et al. 2019, section 2): in training, stripes of time and of features are hidden."""
+class FramesConfig(Section):
+    """What training does to frames, none of which changes what was said.
 
+    Speeds: Ko et al. 2015. Masks: SpecAugment (Park et al. 2019, section 2), stripes of time and features are hidden.
+    """
+
+    speeds: tuple[float, ...] = (1.0,)  # one is drawn for every sequence each time training reads it
     time_masks: int = Field(0, ge=0)  # stripes of time a sequence
     time_width: float = Field(0.1, gt=0, le=1)  # widest stripe, as a share of the sequence
     feature_masks: int = Field(0, ge=0)  # stripes of features a sequence
     feature_width: float = Field(0.2, gt=0, le=1)  # widest stripe, as a share of the features
+
+    @field_validator("speeds")
+    @classmethod
+    def _speeds(cls, speeds: tuple[float, ...]) -> tuple[float, ...]:
+        if not speeds or not all(0.5 <= speed <= 2 for speed in speeds):
+            raise ValueError("speeds are numbers between 0.5 and 2, for example [0.9, 1.0, 1.1]")
+        return speeds
+
+    @property
+    def changes_speed(self) -> bool:
+        return set(self.speeds) != {1.0}
+
+    def draw_speed(self, chance: np.random.Generator) -> float:
+        return self.speeds[int(chance.integers(len(self.speeds)))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +102,7 @@ def pad_frames(sequences: Sequence[Tensor]) -> Padded:
 class FramesFrontend(Frontend):
     """Frames as they are; in training with stripes hidden. What is hidden is 0, the mean of normalised features."""
 
-    def __init__(self, width: int, masks: MaskConfig) -> None:
+    def __init__(self, width: int, masks: FramesConfig) -> None:
         super().__init__()
         self.width, self.masks = width, masks
 

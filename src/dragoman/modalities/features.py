@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from dragoman.contracts import Modality
 from dragoman.data.media import MediaError, named, probe
 from dragoman.data.media import features as reader
 from dragoman.modalities._frames import (
     SAMPLE,
+    FramesConfig,
     FramesFrontend,
-    MaskConfig,
     Statistics,
     evenly,
     pad_frames,
@@ -32,7 +33,7 @@ REACH = 2  # frames to each side that a slope is taken over
 class Features(Modality):
     is_file = True
 
-    class Config(MaskConfig):
+    class Config(FramesConfig):
         normalise: Literal["none", "utterance", "global"] = "global"  # whose mean and deviation are taken out
         deltas: int = Field(0, ge=0, le=2)  # 1 appends how each feature changes, 2 how its change changes too
         stack: int = Field(1, gt=0)  # frames that are joined to one position
@@ -66,7 +67,16 @@ class Features(Modality):
         return frames
 
     def tensor(self, raw: str) -> Tensor:
-        frames = self.frames(raw)
+        return self._positions(self.frames(raw))
+
+    def augmented(self, raw: str, chance: np.random.Generator) -> Tensor:
+        return self._positions(at_speed(self.frames(raw), self.config.draw_speed(chance)))
+
+    @property
+    def varies(self) -> bool:
+        return self.config.changes_speed
+
+    def _positions(self, frames: Tensor) -> Tensor:
         if self.config.normalise != "none":
             frames = (self.overall or Statistics.of([frames])).normalised(frames)
         orders = [frames]
@@ -98,6 +108,14 @@ class Features(Modality):
             return cls(config, int(record["features"]), overall)
 
         return read_record(folder, name, made)
+
+
+def at_speed(frames: Tensor, speed: float) -> Tensor:
+    """(T, D) → (about T / speed, D): read off the straight lines between frames, the first and last as they were."""
+    if speed == 1.0 or len(frames) == 1:
+        return frames
+    count = max(2, round(len(frames) / speed))
+    return nn.functional.interpolate(frames.T[None], count, mode="linear", align_corners=True)[0].T.contiguous()
 
 
 def slopes(frames: Tensor) -> Tensor:

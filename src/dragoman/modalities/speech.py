@@ -22,8 +22,8 @@ from dragoman.contracts import Modality
 from dragoman.data.media import audio, named, probe
 from dragoman.modalities._frames import (
     SAMPLE,
+    FramesConfig,
     FramesFrontend,
-    MaskConfig,
     Statistics,
     evenly,
     pad_frames,
@@ -42,7 +42,7 @@ OF_A_SPEAKER = 20  # files that a speaker's statistics are learnt from
 class Speech(Modality):
     is_file = True
 
-    class Config(MaskConfig):
+    class Config(FramesConfig):
         rate: int | Literal["auto"] = "auto"  # Hz that all is resampled to; auto: the commonest, at most 16,000
         mels: int | None = Field(None, gt=0)  # features of a frame; not said: 80, of rates up to 8 kHz 40
         window: float = Field(0.025, gt=0)  # seconds that a frame sees
@@ -51,7 +51,6 @@ class Speech(Modality):
         high: float | None = Field(None, gt=0)  # Hz; not said: half the rate
         normalise: Literal["utterance", "speaker", "global"] = "utterance"  # whose mean and deviation are taken out
         speaker: str = ""  # regular expression whose first group is the speaker's name in the path
-        speeds: tuple[float, ...] = (1.0,)  # one is drawn for every recording each time training hears it
 
         @field_validator("rate")
         @classmethod
@@ -59,13 +58,6 @@ class Speech(Modality):
             if isinstance(rate, int) and not 1000 <= rate <= 192_000:
                 raise ValueError("a rate is between 1000 and 192000 Hz, or 'auto'")
             return rate
-
-        @field_validator("speeds")
-        @classmethod
-        def _speeds(cls, speeds: tuple[float, ...]) -> tuple[float, ...]:
-            if not speeds or not all(0.5 <= speed <= 2 for speed in speeds):
-                raise ValueError("speeds are numbers between 0.5 and 2, for example [0.9, 1.0, 1.1]")
-            return speeds
 
         @model_validator(mode="after")
         def _is_possible(self) -> Any:
@@ -156,12 +148,11 @@ class Speech(Modality):
         return self._normalised(raw, self.frames(raw))
 
     def augmented(self, raw: str, chance: np.random.Generator) -> Tensor:
-        speed = self.config.speeds[int(chance.integers(len(self.config.speeds)))]
-        return self._normalised(raw, self.frames(raw, speed))
+        return self._normalised(raw, self.frames(raw, self.config.draw_speed(chance)))
 
     @property
     def varies(self) -> bool:
-        return set(self.config.speeds) != {1.0}
+        return self.config.changes_speed
 
     def length(self, raw: str) -> int:
         found = probe(raw, "speech")

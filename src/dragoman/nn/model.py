@@ -29,7 +29,7 @@ class Model(nn.Module):
         self.encoders = nn.ModuleDict(encoders)
         self.joined = joined
         self.decoder = decoder
-        self.ctc: nn.Linear | None = None  # states → what each says; put here where a recipe asks, for training alone
+        self.ctc: nn.Linear | None = None  # states → what each says; put here where a recipe asks
 
     @property
     def parameters_count(self) -> int:

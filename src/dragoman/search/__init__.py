@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dragoman.search.combined import Ensemble, Fusion, Renumbered
+from dragoman.search.ctc_prefix import CTCPrefix, WithCTC
 from dragoman.search.options import SearchConfig
-from dragoman.search.paths import follow, force
+from dragoman.search.paths import force, told_by
 from dragoman.search.rows import Decodes
 from dragoman.search.rules import Rule
 from dragoman.search.run import search
@@ -12,6 +13,7 @@ from dragoman.search.running import force_running
 from dragoman.search.trace import Result
 
 __all__ = [
+    "CTCPrefix",
     "Decodes",
     "Ensemble",
     "Fusion",
@@ -19,8 +21,9 @@ __all__ = [
     "Result",
     "Rule",
     "SearchConfig",
-    "follow",
+    "WithCTC",
     "force",
     "force_running",
     "search",
+    "told_by",
 ]

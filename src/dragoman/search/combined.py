@@ -49,16 +49,16 @@ class Ensemble:
         self.members = list(members)
 
     def start(self, memory: Sequence[Any], sources: int) -> State:
-        return _join([member.start(one, sources) for member, one in zip(self.members, memory, strict=True)])
+        return join([member.start(one, sources) for member, one in zip(self.members, memory, strict=True)])
 
     def __call__(self, tokens: Tensor, state: State, need_attention: bool = False) -> Combined:
         steps: list[Prediction] = [
             member(tokens, part, need_attention and not index)
-            for index, (member, part) in enumerate(zip(self.members, _split(state, len(self.members)), strict=True))
+            for index, (member, part) in enumerate(zip(self.members, split(state, len(self.members)), strict=True))
         ]
         log_probs = torch.stack([step.log_probs for step in steps])  # (members, N, T, V)
         mean = torch.logsumexp(log_probs, 0) - math.log(len(steps))
-        return Combined(mean, _join([step.state for step in steps]), steps[0].attention)
+        return Combined(mean, join([step.state for step in steps]), steps[0].attention)
 
 
 class Fusion:
@@ -72,19 +72,19 @@ class Fusion:
         self.decoder, self.language_model, self.weight = decoder, language_model, weight
 
     def start(self, memory: Any, sources: int) -> State:
-        return _join([self.decoder.start(memory, sources), self.language_model.start(None, sources)])
+        return join([self.decoder.start(memory, sources), self.language_model.start(None, sources)])
 
     def __call__(self, tokens: Tensor, state: State, need_attention: bool = False) -> Combined:
-        own, other = _split(state, 2)
+        own, other = split(state, 2)
         step = self.decoder(tokens, own, need_attention)
         told = self.language_model(tokens, other)
         scores = step.log_probs
         if self.weight:  # nothing times an impossible token would be no number
             scores = scores + self.weight * told.log_probs
-        return Combined(scores, _join([step.state, told.state]), step.attention)
+        return Combined(scores, join([step.state, told.state]), step.attention)
 
 
-def _join(states: Sequence[State]) -> State:
+def join(states: Sequence[State]) -> State:
     """One state with a branch a member, so that rows and sources of all are reordered and selected together."""
     return State(
         states[0].sources,
@@ -93,7 +93,7 @@ def _join(states: Sequence[State]) -> State:
     )
 
 
-def _split(state: State, members: int) -> list[State]:
+def split(state: State, members: int) -> list[State]:
     return [
         replace(state, fixed=_branch(state.fixed, index), carry=_branch(state.carry, index)) for index in range(members)
     ]

@@ -39,6 +39,7 @@ class SearchConfig(Section):
     n_best: Positive = 1
     normalize: Literal["none", "average", "gnmt"] = "average"
     alpha: Annotated[float, Field(ge=0)] = 0.6
+    ctc: Annotated[float, Field(ge=0, lt=1)] = 0.0  # share of CTC in what is ranked by, of runs trained with it
     stop: Literal["complete", "certain"] = "complete"
 
     min_length: Natural = 0  # tokens that must stand before the end symbol

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,24 @@ def force(
         result.best if result.hypotheses else Hypothesis((), (), 0.0, eos is None, ())
         for result in follow(decoder, state, targets, bos=bos, eos=eos, config=config, need_attention=need_attention)
     ]
+
+
+def told_by(
+    decoder: Decodes, memory: Any, results: Sequence[Result], *, bos: int, eos: int, config: SearchConfig
+) -> list[Result]:
+    """The same outputs with what ``decoder`` thinks of each token, where something else was searched."""
+    width = max(len(result.hypotheses) for result in results)
+    state = decoder.start(memory, len(results)).spread(width)
+    paths = [
+        result.hypotheses[min(rank, len(result.hypotheses) - 1)].tokens for result in results for rank in range(width)
+    ]  # in one call, the k outputs of a source side by side
+    own = follow(decoder, state, paths, bos=bos, eos=eos, config=config, need_attention=False)
+    found = []
+    for source, result in enumerate(results):
+        mine = own[source * width : source * width + len(result.hypotheses)]
+        hypotheses = zip(result.hypotheses, mine, strict=True)
+        found.append(Result(tuple(replace(h, log_probs=one.best.log_probs) for h, one in hypotheses), result.trace))
+    return found
 
 
 def follow(

@@ -3,7 +3,8 @@
     loss = (1 - w) * cross-entropy of the decoder  +  w * -log p_ctc(y | states)          (Kim et al. 2017, eq. 12)
 
 Every state says a token or nothing; what they say together, repeats taken once, is to be the target. The order of the
-states is then the order of the tokens, which attention otherwise has to find out. Nothing of it is used in decoding.
+states is then the order of the tokens, which attention otherwise has to find out. Decoding may ask it
+too: ``search/ctc_prefix.py``.
 """
 
 from __future__ import annotations
