@@ -94,7 +94,7 @@ def run(
         "intervals": {key: [score["low"], score["high"]] for key, score in evaluation["scores"].items()},
         "updates": stopped["update"],
         "training_seconds": round(stopped["seconds"], 1),
-        "whole_seconds": round(seconds, 1),
+        "whole_seconds": round(max(seconds, stopped["seconds"]), 1),  # the latter over all sittings
         "threads": threads,
         # a settings file by its place here, another run by its name
         "options": [option.removeprefix(f"{HERE}/").removeprefix(f"{runs}/") for option in options],

@@ -113,6 +113,8 @@ def test_a_wrong_value_is_named_with_its_path(override: str, path: str, shown: s
         (["share_embeddings=true"], "share_vocabulary"),
         (["share_vocabulary=true", "source.tokenizer.kind=words"], "target.tokenizer.kind"),
         (["search.n_best=6", "search.beam=5"], "n_best"),
+        (["search.ctc=0.3"], "training.ctc"),
+        (["search.ctc=1.0", "training.ctc=0.3"], "search.ctc"),
         (["search.min_length=5", "search.max_length=5"], "min_length"),
         (["data.dev_share=0.5", "data.test_share=0.5"], "dev_share"),
         (["target.tokenizer.kind=characters", "target.tokenizer.size=100"], "size"),

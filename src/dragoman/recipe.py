@@ -108,6 +108,8 @@ class Recipe(Section):
                 "target.tokenizer.drop cuts a line anew each time it is read, but running text (data.running) is cut "
                 "once; set one of them to nothing"
             )
+        if self.search.ctc and not self.training.ctc:
+            raise ValueError("search.ctc asks what CTC has learnt, but training.ctc = 0: nothing; set both or none")
         if self.share_embeddings and not self.share_vocabulary:
             raise ValueError("share_embeddings needs share_vocabulary = true: one table of vectors for one vocabulary")
         for name, source in self.sources.items():
