@@ -104,15 +104,21 @@ def run(
     return plain
 
 
-def run_together(name: str, members: Sequence[dict[str, Any]], test: Path, runs: Path, results: Path) -> dict[str, Any]:
-    """Runs that are there already, measured on ``test`` as an ensemble. Their trainings count as one behind the other."""
+def run_together(
+    name: str, members: Sequence[dict[str, Any]], test: Path, runs: Path, results: Path, options: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Runs that are there already, measured on ``test`` as an ensemble. Their trainings count as one behind the other.
+
+    Of one run alone: as it is, with other ``options`` of the search.
+    """
     result = results / f"{name}.json"
     if result.exists():
         return json.loads(result.read_text())
     first, *others = (str(runs / member["name"]) for member in members)
     ensemble = [word for other in others for word in ("--ensemble", other)]
     output = runs / f"{name}.json"
-    seconds = dragoman(["evaluate", first, str(test), *ensemble, "--json"], runs / f"{name}.log", 1, output)
+    command = ["evaluate", first, str(test), *ensemble, *options, "--json"]
+    seconds = dragoman(command, runs / f"{name}.log", 1, output)
     scores = json.loads(output.read_text())["scores"]
     plain = {
         "name": name,
@@ -123,6 +129,7 @@ def run_together(name: str, members: Sequence[dict[str, Any]], test: Path, runs:
         "whole_seconds": round(sum(member["whole_seconds"] for member in members) + seconds, 1),
         "threads": members[0]["threads"],
         "members": [member["name"] for member in members],
+        "options": list(options),
         **machine(),
     }
     write_result(result, plain)

@@ -11,6 +11,7 @@ import typer
 
 from dragoman.cli_looking import compare, inspect, report, studio, write_report
 from dragoman.cli_options import (
+    CTC,
     BatchSize,
     Beam,
     Device,
@@ -184,6 +185,7 @@ def evaluate(
     run: Run,
     files: Files,
     beam: Beam = None,
+    ctc: CTC = None,
     batch: BatchSize = 64,
     source: SourceColumn = None,
     target: TargetColumn = None,
@@ -199,7 +201,7 @@ def evaluate(
 
     system = load_runs(run, device, ensemble, lm, lm_weight)
     corpus = read_like(system, files, source, target, root)
-    report = workflow.evaluate(system, corpus.examples, batch=batch, beam=beam)
+    report = workflow.evaluate(system, corpus.examples, batch=batch, beam=beam, ctc=ctc)
     if as_json:
         print_json({"run": str(run), "audit": corpus.audit.to_json(), **report.to_json()})
     else:

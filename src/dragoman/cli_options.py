@@ -31,6 +31,10 @@ Root = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="machine-readable output")]
 Beam = Annotated[int | None, typer.Option(min=1, help="beam width; 1 = greedy [default: the run's]")]
+CTC = Annotated[
+    float | None,
+    typer.Option("--ctc", min=0, help="share of CTC in the ranking, below 1, of a run trained with training.ctc"),
+]
 BatchSize = Annotated[int, typer.Option("--batch", min=1, help="inputs decoded together; changes speed, never output")]
 Ensemble = Annotated[
     list[Path] | None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dragoman.cli_inputs import read_inputs
-from dragoman.cli_options import BatchSize, Beam, Device, Ensemble, Json, LanguageModel, LanguageModelWeight, Run
+from dragoman.cli_options import CTC, BatchSize, Beam, Device, Ensemble, Json, LanguageModel, LanguageModelWeight, Run
 from dragoman.cli_support import chunks, first_few, load_runs
 
 
