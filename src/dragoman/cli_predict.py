@@ -30,10 +30,7 @@ def predict(
     normalize: Annotated[str | None, typer.Option(help="length normalisation: none, average or gnmt")] = None,
     alpha: Annotated[float | None, typer.Option(min=0, help="of --normalize gnmt")] = None,
     stop: Annotated[str | None, typer.Option(help="when a beam is done: complete or certain")] = None,
-    ctc: Annotated[
-        float | None,
-        typer.Option(min=0, help="share of CTC in the ranking, below 1, of runs trained with training.ctc"),
-    ] = None,
+    ctc: CTC = None,
     forbid: Annotated[
         list[str] | None,
         typer.Option(help="text that no output may hold; may be given repeatedly", metavar="TEXT"),
