@@ -12,6 +12,7 @@ import torch
 
 from dragoman.data.readers import Readers
 from dragoman.data.stored import Cache, FileColumn
+from dragoman.drawing import draw
 from dragoman.errors import UserError
 from dragoman.modalities.features import Features
 from dragoman.planning import plan
@@ -215,3 +216,14 @@ def test_pictures_are_dealt_out_among_cores_without_their_padding() -> None:
     first, second = (deal(batch, index, 2).sources["image"] for index in range(2))
     assert first.data.shape == (2, 4, 5, 3) and second.data.shape == (2, 2, 3, 3)
     assert torch.equal(first.data, data[[0, 2], :4, :5]) and torch.equal(second.mask, mask[[1, 3], :2, :3])
+
+
+def test_features_are_drawn_as_tokens_are_and_called_what_they_are(clips: tuple[Path, Path]) -> None:
+    system = System.load(clips[0])
+    predictions = system.predict([str(clips[1].parent / "clips" / f"{row}.npy") for row in range(2)])
+    place, drawn = draw(system, predictions[:1], None)
+    assert place.suffix == ".svg" and isinstance(drawn, str) and drawn.startswith("<svg")
+    with pytest.raises(UserError, match=r"kind 'features' is a \.svg file"):
+        draw(system, predictions[:1], Path("drawn.png"))
+    with pytest.raises(UserError, match="shows one input"):
+        draw(system, predictions, None)

@@ -39,9 +39,9 @@ def draw(system: System, predictions: Sequence[Prediction], out: Path | None) ->
             place = _place(out, SUFFIXES[axis.kind], axis.kind)
             return place, _png(stacked([_over(system, one, name) for one in predictions]))
     if len(predictions) > 1:
-        raise UserError("a drawing of text shows one input; a page shows several: -o page.html")
+        raise UserError("a drawing of tokens or features shows one input; a page shows several: -o page.html")
     title = f"{_said(first.source)} → {first.text}"
-    place = _place(out, ".svg", "text")
+    place = _place(out, ".svg", next((axis.kind for axis in first.axes.values()), "text"))
     return place, alignment_svg(first.labels, first.tokens, first.attention.mean(1), title)
 
 
