@@ -16,6 +16,8 @@ from dragoman.errors import UserError
 from dragoman.nn.model import Model
 from dragoman.planning import plan
 from dragoman.recipe import spell_out
+from dragoman.studio.looking import force, look, ranked
+from dragoman.studio.records import PredictRequest
 from dragoman.training.ctc import BLANK, check_head, describe_ctc, needed_states, summed_ctc
 from dragoman.training.shares import Shares
 from dragoman.training.trainer import Trainer
@@ -149,15 +151,33 @@ def test_a_search_may_ask_ctc_too(pairs: Path, tiny_settings: dict[str, Any], tm
     asked = system.predict(inputs, beam=3, n_best=2, ctc=0.4)
     alone = system.predict(inputs, beam=3, n_best=2)
     assert [one.text for one in asked] != [one.text for one in alone]
+    compared = 0
     for prediction, text in zip(asked, inputs, strict=True):
         for output in prediction.outputs:  # what each token is worth to the model is the model's own
             (scored,) = system.score([text], [output.text])
             if output.finished:
+                compared += 1
                 assert sum(output.log_probs) == pytest.approx(scored.log_prob, abs=1e-4)
+    assert compared
     together = load([tmp_path / "run", tmp_path / "other"])
     assert [one.text for one in together.predict(inputs, ctc=0.4)] != [one.text for one in together.predict(inputs)]
     same = [load([tmp_path / "run", tmp_path / "run"]), system]
     twice, once = ([one.text for one in several.predict(inputs, ctc=0.4)] for several in same)
     assert twice == once
-    with pytest.raises(UserError, match=r"search\.ctc: this run was trained without CTC"):
+    with pytest.raises(UserError, match=r"search\.ctc: .*plain was trained without CTC"):
         plain.predict(inputs, ctc=0.4)
+    with pytest.raises(UserError, match="plain was trained without CTC"):
+        load([tmp_path / "run", tmp_path / "plain"]).predict(inputs, ctc=0.4)
+
+
+def test_the_studio_compares_a_reference_by_what_the_search_counts(
+    pairs: Path, tiny_settings: dict[str, Any], tmp_path: Path
+) -> None:
+    settings = merge(with_ctc(tiny_settings, 0.5, max_updates=6), {"search": {"ctc": 0.4}})
+    system = train(pairs, out=tmp_path / "run", settings=settings)
+    found = look(system, "abcd", PredictRequest(input="abcd", beam=3))
+    best = found.result.best
+    (forced,) = force(found.loaded, [best.tokens], 1, False)
+    score = float(ranked(found, forced).sum()) / found.config.penalty(len(best.tokens))
+    assert score == pytest.approx(best.score, abs=1e-4)
+    assert float(forced.log_probs.sum()) / found.config.penalty(len(best.tokens)) != pytest.approx(best.score, abs=1e-3)

@@ -134,6 +134,13 @@ def test_varied_cuts_in_pieces_are_those_in_one(pairs: Path, tiny_settings: dict
     with_drop(0.3).train(tmp_path / "pieces", **options)
     with_drop(0.0).train(tmp_path / "plain", **options)
     assert digest(tmp_path / "pieces") == digest(tmp_path / "whole") != digest(tmp_path / "plain")
+    data = with_drop(0.3).trainer(tmp_path / "look").data
+    rows = data.batches(64, seed=1, epoch=0)[0]
+    plain, first, again, other = (data.batch(rows, draw) for draw in (None, (1, 0), (1, 0), (1, 1)))
+    for one, same in ((plain, False), (again, True), (other, False)):
+        assert same == (one.targets.shape == first.targets.shape and torch.equal(one.targets, first.targets))
+        mine, theirs = one.sources["source"].data, first.sources["source"].data
+        assert same == (mine.shape == theirs.shape and torch.equal(mine, theirs))
 
 
 def test_every_counter_comes_back(bench: Bench, tmp_path: Path) -> None:

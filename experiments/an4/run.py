@@ -29,8 +29,10 @@ def main() -> None:
         "characters", files["train"], files["dev"], files["test"], asked.runs, asked.results,
         options(HERE / "characters.toml", asked.set), asked.threads,
     )  # fmt: skip
-    with_ctc = run_together("with-ctc", [characters], files["test"], asked.runs, asked.results, ["--ctc", str(SHARE)])
-    found = {"characters": characters, "with-ctc": with_ctc}
+    found = {"characters": characters}
+    if "with-ctc" in (asked.only or ["with-ctc"]):
+        chosen = ["--ctc", str(SHARE)]
+        found["with-ctc"] = run_together("with-ctc", [characters], files["test"], asked.runs, asked.results, chosen)
     about = [
         "Spelled names, numbers and short commands: 848 utterances to train on, 100 for dev, 130 for test. The features are 13 cepstra a frame",
         "of one large array, read by slices, in training at three speeds. Settings: [characters](characters.toml). *with-ctc* is the same run, its",

@@ -58,11 +58,10 @@ class EnsembleSystem(_Combination):
     def __repr__(self) -> str:
         return f"EnsembleSystem({', '.join(map(repr, self.members))})"
 
-    def searched(self, config: SearchConfig) -> Decodes:
-        if not config.ctc:
-            return self.forced
+    @property
+    def heard(self) -> Decodes:
         first = self.members[0]
-        return Ensemble([aligned(first, other, other.searched(config), exactly=True) for other in self.members])
+        return Ensemble([aligned(first, other, other.heard, exactly=True) for other in self.members])
 
     def _tensors(self, raw: Mapping[str, str]) -> dict[str, Tensor | Pending]:
         return {

@@ -24,17 +24,18 @@ def encoded(
     target: Tokenizer,
     cache: CacheKind,
     folder: Path | None = None,
+    room: int = 0,
 ) -> Encoded:
-    """``folder``: of the run, where decoded files may be kept."""
+    """``folder``: of the run, where decoded files may be kept. ``room``: tokens of a text that is cut anew, at most."""
     sources: dict[str, Column] = {}
     for name, modality in modalities.items():
         raws = [example.sources[name] for example in examples]
         sources[name] = (
             FileColumn(modality, raws, Cache.of(cache, folder and folder / "cache" / name))
             if modality.is_file
-            else TensorColumn(_source_rows(modality, raws), modality.collate)
+            else TensorColumn(_source_rows(modality, raws, room), modality.collate)
         )
-    return Encoded(sources, _target_rows(target, [example.target for example in examples]), bos=BOS, pad=PAD)
+    return Encoded(sources, _target_rows(target, [example.target for example in examples], room), bos=BOS, pad=PAD)
 
 
 def running(examples: Sequence[Example], target: Tokenizer, chunk: int, carries: bool) -> RunningText:
@@ -43,15 +44,15 @@ def running(examples: Sequence[Example], target: Tokenizer, chunk: int, carries:
     return RunningText(lines, chunk=chunk, carries=carries, bos=BOS, eos=EOS, pad=PAD)
 
 
-def _source_rows(modality: Modality, raws: Sequence[str]) -> Rows:
+def _source_rows(modality: Modality, raws: Sequence[str], room: int) -> Rows:
     def vary(row: int, chance: np.random.Generator) -> Tensor:
         return modality.augmented(raws[row], chance)
 
-    return Rows([modality.tensor(raw) for raw in raws], vary if modality.varies else None)
+    return Rows([modality.tensor(raw) for raw in raws], vary if modality.varies else None, room)
 
 
-def _target_rows(target: Tokenizer, texts: Sequence[str]) -> Rows:
+def _target_rows(target: Tokenizer, texts: Sequence[str], room: int) -> Rows:
     def vary(row: int, chance: np.random.Generator) -> Tensor:
         return torch.tensor([*target.vary(texts[row], chance), EOS])
 
-    return Rows([torch.tensor([*target.encode(text), EOS]) for text in texts], vary if target.varies else None)
+    return Rows([torch.tensor([*target.encode(text), EOS]) for text in texts], vary if target.varies else None, room)

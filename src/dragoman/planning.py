@@ -160,12 +160,13 @@ def plan(
     else:
         chosen = auto.choose(shape, kinds, lambda kind: _suits(merge(origins.settings(), asked), kind))
     others = said.beyond_preset(kinds)
+    guessed = chosen
     if asked["preset"] == "auto":
         chosen = merge(chosen, origins.settings())
     else:  # the model is the preset's alone, but for sources of a kind that it does not know
         chosen = {"training": chosen["training"], "sources": {name: chosen["sources"][name] for name in others}}
     recipe = make_recipe(merge(chosen, asked))
-    taken = [name for name in others if _is_taken(chosen["sources"][name], recipe.sources[name].encoder)]
+    taken = [name for name in others if _is_taken(guessed["sources"][name], recipe.sources[name].encoder)]
     reasons += auto.explain(shape, {name: kinds[name] for name in taken})
     # in the order of the data, which is that of the model's parts: a loaded model is built by the recipe alone
     recipe = recipe.model_copy(update={"sources": {name: recipe.sources[name] for name in names}})

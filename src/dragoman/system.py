@@ -24,6 +24,7 @@ from dragoman.data.vocabulary import BOS, EOS, PAD, UNK
 from dragoman.errors import UserError
 from dragoman.files import write_tensors
 from dragoman.nn.model import Model
+from dragoman.nn.positions import Positions
 from dragoman.predictions import Lengths, Prediction, Raw, Scored
 from dragoman.recipe import Recipe
 from dragoman.replies import empty, reply, with_self_attention
@@ -197,7 +198,14 @@ class System:
 
     def encoded(self, examples: Sequence[Example], folder: Path | None = None) -> Encoded:
         """``folder``: of the run, where decoded files may be kept."""
-        return encoding.encoded(examples, self.modalities, self.target, self.recipe.data.cache, folder)
+        return encoding.encoded(examples, self.modalities, self.target, self.recipe.data.cache, folder, self._room())
+
+    def _room(self) -> int:
+        """Tokens of a text that training cuts anew: no more than rows may have, and than learned positions are there
+        for, of which all texts of a row have their share where they are read as one."""
+        learned = [one.most for one in self.model.modules() if isinstance(one, Positions) and one.table is not None]
+        together = self.model.decoder.reads_source or self.model.joined is not None
+        return min([self.recipe.max_tokens + 1, *learned]) // (1 + len(self.modalities) if together else 1)
 
     def training_data(self, examples: Sequence[Example], folder: Path | None = None) -> Encoded | RunningText:
         """What the trainer reads: rows, or one running text."""
@@ -347,9 +355,17 @@ class System:
         ``score`` and the trace have them, but ``log_probs`` of an output stay the model's own."""
         if not config.ctc:
             return self.forced
+        return WithCTC(self.forced, self.heard, config.ctc)
+
+    @property
+    def heard(self) -> Decodes:
+        """What CTC thinks of the next token."""
         if self.model.ctc is None:
-            raise UserError("search.ctc: this run was trained without CTC (training.ctc), so there is nothing to ask")
-        return WithCTC(self.forced, CTCPrefix(self.model.ctc, blank=BLANK, bos=BOS, eos=EOS), config.ctc)
+            name = f"{self.folder}" if self.folder else "this system"
+            raise UserError(
+                f"search.ctc: {name} was trained without CTC (training.ctc) and has none to ask; set it to 0"
+            )
+        return CTCPrefix(self.model.ctc, blank=BLANK, bos=BOS, eos=EOS)
 
     def _reply(
         self, source: Raw, raw: Mapping[str, str], result: Result, trace: bool, prefix: str | None

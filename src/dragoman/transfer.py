@@ -113,7 +113,7 @@ class Origins:
         """The tokeniser of the target, or how to fit one; ``shared``: of the source too."""
         if self.tokenizer is not None:
             self.notes.append(f"target: the tokeniser of {self.config.target_tokenizer}, as asked for")
-            return self.tokenizer
+            return self.tokenizer.with_drop(said.drop, texts)
         if self.decoder is not None:
             return self._choose(self.decoder.target, said, texts, "target")
         for name in self.sources if shared else ():
@@ -124,7 +124,8 @@ class Origins:
         self, theirs: Tokenizer, said: TokenizerConfig, texts: Sequence[str], side: str
     ) -> Tokenizer | TokenizerConfig:
         how = self.config.tokenizers
-        agrees = said in (TokenizerConfig(), TokenizerConfig(kind=theirs.kind))
+        vocabulary = said.model_copy(update={"drop": 0.0})  # how it is cut in training does not change the tokens
+        agrees = vocabulary in (TokenizerConfig(), TokenizerConfig(kind=theirs.kind))
         if how == "fit" or (how == "auto" and not agrees):
             return said
         if not agrees:
@@ -137,7 +138,7 @@ class Origins:
             self.notes.append(
                 f"{side}: the tokeniser of the run it starts from ({theirs.kind}, {theirs.size:,} tokens)"
             )
-            return theirs
+            return theirs.with_drop(said.drop, texts)
         self.notes.append(
             f"{side}: {theirs.kind} as in the run it starts from, but fitted anew, because {unknown:,} of "
             f"{len(texts):,} training texts have tokens that are not known there"

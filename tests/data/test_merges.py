@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.config import ConfigError
 from dragoman.data.batching import Rows
 from dragoman.data.tokenizers import Tokenizer, TokenizerConfig, fit, load
 from dragoman.data.tokenizers._merges import DRAWS, LONGEST
@@ -106,7 +107,7 @@ def test_other_kinds_have_one_cut(kind: str) -> None:
     assert tokenizer.vary(TEXTS[0], chance()) == tokenizer.encode(TEXTS[0])
 
 
-def test_rows_vary_with_epoch_and_side_and_never_outgrow_the_longest() -> None:
+def test_rows_vary_with_epoch_and_side_and_never_outgrow_their_room() -> None:
     tensors = [torch.arange(3), torch.arange(5)]
     rows = Rows(tensors, lambda row, chance: torch.full((int(chance.integers(1, 9)),), row))
     assert torch.equal(rows.take(1, None), tensors[1])
@@ -116,3 +117,17 @@ def test_rows_vary_with_epoch_and_side_and_never_outgrow_the_longest() -> None:
     assert len(set(lengths.values())) > 5
     assert any(first != second for first, second in lengths.values())
     assert all(torch.equal(rows.take(0, (1, e), 0), sides[0]) for e, sides in drawn.items())
+    roomy = Rows(tensors, rows.vary, room=7)
+    assert max(len(roomy.take(0, (1, epoch))) for epoch in range(40)) == 7
+
+
+def test_a_tokenizer_that_is_taken_over_is_cut_as_the_new_run_says() -> None:
+    plain = fit(TokenizerConfig(kind="subwords", size=400), TEXTS)
+    varied = plain.with_drop(0.3, TEXTS)
+    assert varied.vocabulary.symbols == plain.vocabulary.symbols and varied.varies
+    assert varied.vary(TEXTS[0], chance(1)) == TOKENIZER.vary(TEXTS[0], chance(1))
+    assert list(varied.counts) == list(TOKENIZER.counts)
+    assert not varied.with_drop(0.0, TEXTS).varies
+    for kind in ({"kind": "subwords", "model": "unigram", "size": 400}, {"kind": "words"}):
+        with pytest.raises(ConfigError, match=r"tokenizer\.drop"):
+            fit(TokenizerConfig.model_validate(kind), TEXTS).with_drop(0.1, TEXTS)

@@ -244,6 +244,7 @@ def test_default_size_grows_with_the_text_and_stops_at_its_words() -> None:
         ({"kind": "subwords", "min_count": 2}, "'min_count' has no meaning for subwords"),
         ({"kind": "words", "drop": 0.1}, "'drop' has no meaning for words"),
         ({"kind": "subwords", "model": "unigram", "drop": 0.1}, "unigram"),
+        ({"model": "unigram", "drop": 0.1}, "unigram"),
         ({"kind": "subwords", "drop": 1.0}, "drop"),
         ({"size": 0}, "size"),
         ({"min_count": 0}, "min_count"),

@@ -144,3 +144,13 @@ def test_a_search_heeds_both_and_reports_the_decoders_own() -> None:
         assert told[row].best.score == found[row].best.score
         assert told[row].best.log_probs == pytest.approx([float(step[token]) for token in (*best, EOS)])
     assert any(one.best.tokens != other.best.tokens for one, other in zip(found, alone, strict=True))
+
+
+def test_a_forced_prefix_that_the_states_cannot_have_said_leaves_the_choice_to_the_decoder() -> None:
+    ctc, memory = scorer(), memory_of([2, 2])
+    config = SearchConfig(beam=3, normalize="none", forbidden=(BLANK, UNK, BOS))
+    prefix = [(4, 5, 6), (5, 5)]
+    with torch.no_grad():
+        joint = search(WithCTC(Stubborn(), ctc, 0.5), memory, 2, config, bos=BOS, eos=EOS, limits=[6, 6], prefix=prefix)
+        alone = search(Stubborn(), memory, 2, config, bos=BOS, eos=EOS, limits=[6, 6], prefix=prefix)
+    assert [one.best.tokens for one in joint] == [one.best.tokens for one in alone]

@@ -69,18 +69,21 @@ class Rows:
     """Tensors that are held in memory. ``vary`` makes a row anew as training sees it: the same, in other tokens."""
 
     def __init__(
-        self, tensors: Sequence[Tensor], vary: Callable[[int, np.random.Generator], Tensor] | None = None
+        self,
+        tensors: Sequence[Tensor],
+        vary: Callable[[int, np.random.Generator], Tensor] | None = None,
+        room: int = 0,
     ) -> None:
+        """``room``: how long a row may become, if not as long as the longest; what would be longer stays as it is."""
         self.tensors, self.vary = tensors, vary
         self.lengths = [len(tensor) for tensor in tensors]
-        self.longest = max(self.lengths, default=0)
+        self.room = max([room, *self.lengths])
 
     def take(self, row: int, draw: Draw | None, stream: int = 0) -> Tensor:
-        """No row becomes longer than the longest is as it stands, which is what positions were made for."""
         if draw is None or self.vary is None:
             return self.tensors[row]
         varied = self.vary(row, np.random.default_rng([*draw, row, stream]))
-        return varied if len(varied) <= self.longest else self.tensors[row]
+        return varied if len(varied) <= self.room else self.tensors[row]
 
 
 class TensorColumn:

@@ -34,17 +34,16 @@ class CTCPrefix:
     def start(self, memory: Memory, sources: int) -> State:
         logits = self.readout(memory.states.to(self.readout.weight.dtype)).double()  # sums over very many paths
         logits[..., self.eos] = -torch.inf
-        said = torch.log_softmax(logits, -1)  # (B, S, V)
-        silence = torch.full_like(said[:1, :1], -torch.inf)
-        silence[..., self.blank] = 0.0
+        said = logits.softmax(-1)  # (B, S, V)
+        silence = torch.zeros_like(said[:1, :1])
+        silence[..., self.blank] = 1.0
         said = torch.where(
             memory.mask[..., None], said, silence
         )  # padding says nothing for sure, which changes nothing
-        silent = said[..., self.blank].cumsum(1)
-        before = silent.new_zeros(sources, 1)
+        before = said.new_zeros(sources, 1)
         carry = {
             # log p of having said the prefix by each time, the last state silent or not; time 0 is before all states
-            "blank": torch.cat([before, silent], 1),  # (N, 1 + S)
+            "blank": torch.cat([before, said[..., self.blank].log().cumsum(1)], 1),  # (N, 1 + S)
             "label": torch.full((sources, 1 + said.shape[1]), -torch.inf, dtype=said.dtype, device=said.device),
             "prefix": before[:, 0],  # (N,) log p of all outputs that begin with it
             "last": torch.full((sources,), -1, device=said.device),  # (N,) its last token
@@ -54,7 +53,7 @@ class CTCPrefix:
     def __call__(self, tokens: Tensor, state: State, need_attention: bool = False) -> Combined:
         fixed: Any = state.fixed
         carry: Any = state.carry
-        said = fixed["said"].repeat_interleave(len(tokens) // state.sources, 0)  # (N, S, V)
+        said = fixed["said"]
         predicted = []
         for token in tokens.T:
             carry = self._read(token, carry, said)
@@ -63,8 +62,8 @@ class CTCPrefix:
 
     def _read(self, token: Tensor, carry: dict[str, Tensor], said: Tensor) -> dict[str, Tensor]:
         """The prefix with one more token, (N,). The start symbol leaves it as it was."""
-        own = said.gather(2, token[:, None, None].expand(-1, said.shape[1], 1))[..., 0]  # (N, S)
-        silent = said[..., self.blank]
+        own = _of(token, said).log()  # (N, S)
+        silent = _of(torch.full_like(token, self.blank), said).log()
         begins = torch.where(
             (token == carry["last"])[:, None], carry["blank"], torch.logaddexp(carry["blank"], carry["label"])
         )[:, :-1]  # a token like the last one needs silence between them
@@ -85,31 +84,44 @@ class CTCPrefix:
         }
 
     def _predict(self, carry: dict[str, Tensor], said: Tensor) -> Tensor:
-        """(N, V) log-probabilities."""
+        """(N, V) log-probabilities; all are -inf where the states cannot have said the prefix."""
         total = torch.logaddexp(carry["blank"], carry["label"])  # (N, 1 + S)
-        scores = torch.logsumexp(total[:, :-1, None] + said, 1)
-        last = carry["last"].clamp_min(0)[:, None]
-        own = said.gather(2, last[..., None].expand(-1, said.shape[1], 1))[..., 0]
-        again = torch.logsumexp(carry["blank"][:, :-1] + own, 1, keepdim=True)
-        scores = torch.where(carry["last"][:, None] < 0, scores, scores.scatter(1, last, again))
+        before = total[:, :-1]
+        top = before.amax(1, keepdim=True).nan_to_num(neginf=0.0)
+        shares = (before - top).exp().view(len(said), -1, said.shape[1])  # (B, k, S)
+        scores = (shares @ said).flatten(0, 1).log() + top  # (N, V)
+        last = carry["last"].clamp_min(0)
+        again = torch.logsumexp(carry["blank"][:, :-1] + _of(last, said).log(), 1, keepdim=True)
+        scores = torch.where(carry["last"][:, None] < 0, scores, scores.scatter(1, last[:, None], again))
         scores[:, self.blank] = -torch.inf
         scores[:, self.eos] = total[:, -1]
         prefix = carry["prefix"][:, None]
         return torch.where(prefix > -torch.inf, scores - prefix, -torch.inf).float()
 
 
-class WithCTC:
-    """A decoder and CTC over the same memory. The scores rank outputs and are no log-probabilities of anything."""
+def _of(token: Tensor, said: Tensor) -> Tensor:
+    """How likely each state of a row's source says the row's token: (N,), (B, S, V) → (N, S)."""
+    sources = torch.arange(len(token), device=token.device) // (len(token) // len(said))
+    return said[sources[:, None], torch.arange(said.shape[1], device=token.device), token[:, None]]
 
-    def __init__(self, decoder: Decodes, ctc: CTCPrefix, weight: float) -> None:
+
+class WithCTC:
+    """A decoder and CTC over the same memory. The scores rank outputs and are no log-probabilities of anything.
+
+    Behind a prefix that is impossible to CTC, which may have been forced, CTC has no say.
+    """
+
+    def __init__(self, decoder: Decodes, ctc: Decodes, weight: float) -> None:
         self.decoder, self.ctc, self.weight = decoder, ctc, weight
 
-    def start(self, memory: Memory, sources: int) -> State:
+    def start(self, memory: Any, sources: int) -> State:
         return join([self.decoder.start(memory, sources), self.ctc.start(memory, sources)])
 
     def __call__(self, tokens: Tensor, state: State, need_attention: bool = False) -> Combined:
         own, other = split(state, 2)
         step = self.decoder(tokens, own, need_attention)
         told = self.ctc(tokens, other)
-        scores = (1 - self.weight) * step.log_probs + self.weight * told.log_probs.clamp_min(LEAST)
+        heard = told.log_probs
+        heard = torch.where(heard.amax(-1, keepdim=True) > -torch.inf, heard.clamp_min(LEAST), 0.0)
+        scores = (1 - self.weight) * step.log_probs + self.weight * heard
         return Combined(scores, join([step.state, told.state]), step.attention)

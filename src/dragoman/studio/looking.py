@@ -126,6 +126,19 @@ def force(loaded: Loaded, sequences: Sequence[Sequence[int]], alternatives: int,
     return found
 
 
+def ranked(found: Found, forced: Forced) -> np.ndarray:
+    """(T,) what the search would count for each token: the model's own number, unless CTC has a say in it too."""
+    system = found.loaded.system
+    decoder = system.searched(found.config)
+    if decoder is system.forced:
+        return forced.log_probs
+    with torch.inference_mode():
+        start = decoder.start(system._encode([found.loaded.tensors]), 1)
+        given = torch.tensor([[BOS, *forced.tokens]], device=system.device)
+        scores = decoder(given[:, :-1], start).log_probs
+        return scores.gather(2, given[:, 1:, None])[0, :, 0].float().cpu().numpy()
+
+
 def _forced(tokens: tuple[int, ...], log_probs: Tensor, alternatives: int, attention: np.ndarray | None) -> Forced:
     """``log_probs`` is (T, V)."""
     chosen = log_probs.gather(1, torch.tensor(tokens, dtype=torch.long, device=log_probs.device)[:, None])  # (T, 1)

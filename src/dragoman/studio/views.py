@@ -17,7 +17,7 @@ from dragoman.modalities.text import Text
 from dragoman.predictions import Raw
 from dragoman.search import SearchConfig
 from dragoman.studio import records
-from dragoman.studio.looking import Forced, Found, Loaded, force, load_input, look, self_attention
+from dragoman.studio.looking import Forced, Found, Loaded, force, load_input, look, ranked, self_attention
 from dragoman.studio.matrices import FINE, matrix
 from dragoman.studio.media import Address, axes
 from dragoman.studio.records import PredictRequest
@@ -211,7 +211,8 @@ def _reference(found: Found, text: str, forced: Forced) -> records.Reference:
     """Was it found; if not, did the search lose it (its score is better) or does the model prefer something else?"""
     system, best = found.loaded.system, found.result.best
     total = float(forced.log_probs.sum(dtype=np.float64))
-    score = total / found.config.penalty(len(forced.tokens))
+    log_probs = ranked(found, forced)
+    score = float(log_probs.sum(dtype=np.float64)) / found.config.penalty(len(forced.tokens))
     path = _followed(found, forced.tokens)
     steps = found.result.trace.steps
     whole = len(path) == len(forced.tokens) and bool(steps[len(path) - 1].fate[path[-1]] != PRUNED)
@@ -219,7 +220,7 @@ def _reference(found: Found, text: str, forced: Forced) -> records.Reference:
     lost_at = None if whole or survived >= len(steps) else survived
     margin = None
     if lost_at is not None:
-        gap = _worst(steps[lost_at]) - float(forced.log_probs[: lost_at + 1].sum(dtype=np.float64))
+        gap = _worst(steps[lost_at]) - float(log_probs[: lost_at + 1].sum(dtype=np.float64))
         margin = gap if np.isfinite(gap) and gap >= 0 else None
     verdict: Literal["found", "search error", "model error"]
     if best.tokens == forced.tokens or found.prediction.text == system.target.canonical(tidy(text)):

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from dragoman.config import Section, nearest
+from dragoman.config import ConfigError, Section, nearest
 from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, damaged, read_json
 from dragoman.files import write_json
 
@@ -64,14 +64,14 @@ class TokenizerConfig(Section):
 
     @model_validator(mode="after")
     def _settings_are_heeded(self) -> Self:
+        if self.drop and self.model != "bpe":
+            raise ValueError("'drop' leaves out merges, of which a unigram model has none; choose model = 'bpe'")
         if self.kind == "auto":
             return self
         heeded = tokenizer_class(self.kind).settings
         for name, field in type(self).model_fields.items():
             if name != "kind" and name not in heeded and getattr(self, name) != field.default:
                 raise ValueError(f"{name!r} has no meaning for {self.kind}; leave it out or choose another kind")
-        if self.drop and self.model != "bpe":
-            raise ValueError("'drop' leaves out merges, of which a unigram model has none; choose model = 'bpe'")
         return self
 
     def resolved(self, kind: str) -> TokenizerConfig:
@@ -126,6 +126,14 @@ class Tokenizer(ABC):
     def vary(self, text: str, chance: np.random.Generator) -> list[int]:
         """The ids of ``text`` cut in one of the ways that training sees it in."""
         return self.encode(text)
+
+    def with_drop(self, drop: float, texts: Iterable[str]) -> Tokenizer:
+        """The same tokens, cut in training as another run on ``texts`` wants it."""
+        if drop:
+            raise ConfigError(
+                f"tokenizer.drop = {drop:g}: {self.kind} have no merges that could be left out; set it to 0"
+            )
+        return self
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ``ids``; PAD, BOS and EOS are skipped wherever they stand, UNK is shown as ⁇."""

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from dragoman.config import ConfigError
 from dragoman.data.tokenizers._merges import Merges
 from dragoman.data.tokenizers.base import SPACE_MARK, UNKNOWN, Tokenizer, TokenizerConfig, clean, printable
 from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, damaged, read_bytes
@@ -78,16 +79,8 @@ class Subwords(Tokenizer):
         model = _train(_lines(texts, config.normalize), asked, config.model, rare)
         processor = _processor(model)
         symbols = [processor.id_to_piece(index) for index in range(len(SPECIALS), processor.get_piece_size())]
-        counts = [0] * processor.get_piece_size()
-        for line in _lines(texts, config.normalize):
-            for index in processor.encode(line):
-                counts[index] += 1
-        if config.drop:  # pieces that only such cuts show are not rare
-            cutter = cls(Vocabulary(symbols, counts), config.normalize, model, config.drop)
-            chance = np.random.default_rng(0)
-            for index in chain.from_iterable(cutter.vary(text, chance) for text in texts):
-                counts[index] += 1
-        tokenizer = cls(Vocabulary(symbols, counts), config.normalize, model, config.drop)
+        blank = Vocabulary(symbols, [0] * processor.get_piece_size())
+        tokenizer = cls(blank, config.normalize, model, config.drop)._counted(texts)
         if config.size is not None and tokenizer.size < config.size:
             notes.append(f"the text has no more than {tokenizer.size} subwords in it; {config.size} were asked for")
         tokenizer.notes = notes
@@ -100,6 +93,22 @@ class Subwords(Tokenizer):
     @property
     def varies(self) -> bool:
         return self.drop > 0
+
+    def with_drop(self, drop: float, texts: Iterable[str]) -> Subwords:
+        if drop == self.drop:
+            return self
+        if drop and self._processor.get_score(_FIXED) != 0.0:  # of the oldest merge; a log-probability is below
+            raise ConfigError(f"tokenizer.drop = {drop:g}: a unigram model has no merges to leave out; set it to 0")
+        return Subwords(self.vocabulary, self.normalize, self._model, drop)._counted(texts)
+
+    def _counted(self, texts: Iterable[str]) -> Self:
+        """The same with how often each token stands in ``texts``, in all cuts: what only some cuts show is not rare."""
+        counts = [0] * self.size
+        chance = np.random.default_rng(0)
+        for text in texts:
+            for index in chain(self.encode(text), self.vary(text, chance) if self.varies else ()):
+                counts[index] += 1
+        return type(self)(Vocabulary(self.vocabulary.symbols, counts), self.normalize, self._model, self.drop)
 
     def vary(self, text: str, chance: np.random.Generator) -> list[int]:
         if not self.varies:
