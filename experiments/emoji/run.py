@@ -1,11 +1,10 @@
 """Pictures to captions: Noto emoji and their English names, soft and hard attention.
 
-    python experiments/emoji/run.py --data FOLDER [--only soft again both hard]
+    python experiments/emoji/run.py --data FOLDER [--only soft hard]
 
 FOLDER holds noto_32px.png, a sheet of 32 x 32 pictures, and index.tsv, which says where each is and what it is called.
-Test pictures are known figures in a skin tone that they were not seen in. "again" is "soft" from another seed, "both"
-the mean of their probabilities; with two threads they are trained side by side. Writes results/*.json, README.md and
-overlays-*.jpg: ten test pictures with each word's attention laid over them.
+Test pictures are known figures in a skin tone that they were not seen in. "hard" starts from the weights of "soft".
+Writes results/*.json, README.md and overlays-*.jpg: ten test pictures with each word's attention laid over them.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import dragoman, run, run_all, run_together
+from campaign import dragoman, run
 from datasets import emoji, write
 from pages import arguments, options, write_page
 from PIL import Image
@@ -32,25 +31,15 @@ def main() -> None:
         side: write([(one.path, one.caption) for one in pictures if one.split == side], asked.runs / f"{side}.tsv")
         for side in ("train", "dev", "test")
     }
-    names = asked.only or ["soft", "again", "both", "hard"]
-    common: dict[str, Any] = {**sides, "runs": asked.runs, "results": asked.results}
-    soft = [
-        {
-            "name": name,
-            "options": options(HERE / "soft.toml", [*asked.set, f"training.seed={seed}"]),
-            "threads": max(1, asked.threads // 2),
-            **common,
-        }
-        for name, seed in (("soft", 1), ("again", 2))
-        if name in names or "both" in names
-    ]
-    found = {result["name"]: result for result in run_all(soft, min(2, asked.threads))}
-    if "both" in names:
-        found["both"] = run_together("both", list(found.values()), sides["test"], asked.runs, asked.results)
+    names = asked.only or ["soft", "hard"]
+    common: dict[str, Any] = {**sides, "runs": asked.runs, "results": asked.results, "threads": asked.threads}
+    found = {}
+    if "soft" in names:
+        found["soft"] = run("soft", options=options(HERE / "soft.toml", asked.set), **common)
     if "hard" in names:  # which regions are worth drawing is learnt sooner by one who can see
         chosen = options(HERE / "hard.toml", asked.set)
         chosen += ["--init-encoder", str(asked.runs / "soft"), "--init-decoder", str(asked.runs / "soft")]
-        found["hard"] = run("hard", options=chosen, threads=asked.threads, **common)
+        found["hard"] = run("hard", options=chosen, **common)
     for name in set(found) & {"soft", "hard"}:
         sheet = HERE / f"overlays-{name}.jpg"
         if asked.results == HERE / "results" and not sheet.exists():
@@ -62,8 +51,7 @@ def main() -> None:
                 picture.save(sheet, quality=85, optimize=True)
     about = [
         "3,228 pictures of 32 × 32 pixels and their names, from scratch. Test pictures (362) are known figures in a skin tone that they were",
-        "not seen in: “man student: medium skin tone”. Settings: [soft](soft.toml), *again* with another seed, *both* the mean of their",
-        "probabilities (`--ensemble`; its minutes are those of both trainings one behind the other); [hard](hard.toml) starts from the weights of *soft*.",
+        "not seen in: “man student: medium skin tone”. Settings: [soft](soft.toml); [hard](hard.toml), which starts from the weights of *soft*.",
         "The pictures are Noto Emoji (Apache 2.0).",
     ]
     drawn_runs = [name for name in ("soft", "hard") if name in found]
