@@ -47,7 +47,8 @@ def main() -> None:
         "error is the error of a token; more are written than there are, so the share can exceed 100 %.",
     ]
     after = [
-        "Attention over a picture of the training side, and over one of test:",
+        "Attention (the mean over layers and heads) over a picture of the training side, and over one of test. It begins at the first symbol and "
+        "drifts to the right, but loosely: much of what is written is known by heart, and a formula never seen is not read.",
         "",
         "![attention, token by token](overlays.jpg)",
     ]
