@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "catalog",
         "combining",
         "drawing",
+        "encoding",
         "planning",
         "predictions",
         "published",

@@ -661,5 +661,5 @@ def test_a_batch_is_the_rows_behind_the_start_symbol(bench: Bench, tmp_path: Pat
         assert batch.targets[row][batch.mask[row]].tolist() == gold.tolist()
         assert batch.inputs[row][batch.mask[row]].tolist() == [data.bos, *gold.tolist()[:-1]]
         source = batch.sources["source"]
-        assert source.data[row][source.mask[row]].tolist() == data.sources["source"].tensors[number].tolist()
+        assert source.data[row][source.mask[row]].tolist() == data.sources["source"].rows.tensors[number].tolist()
     assert batch.tokens == sum(len(data.targets[number]) for number in batch.rows)
