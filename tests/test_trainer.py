@@ -662,4 +662,4 @@ def test_a_batch_is_the_rows_behind_the_start_symbol(bench: Bench, tmp_path: Pat
         assert batch.inputs[row][batch.mask[row]].tolist() == [data.bos, *gold.tolist()[:-1]]
         source = batch.sources["source"]
         assert source.data[row][source.mask[row]].tolist() == data.sources["source"].rows.tensors[number].tolist()
-    assert batch.tokens == sum(len(data.targets[number]) for number in batch.rows)
+    assert batch.tokens == sum(data.targets.lengths[number] for number in batch.rows)
