@@ -77,8 +77,8 @@ def test_bleu_and_chrf_are_those_of_sacrebleu_on_odd_text(corpus: list[tuple[str
     chrf = CHRF().corpus_score(hypotheses, streams(references)).score
     assert metrics.counts("bleu", hypotheses, references, tokenizer="13a").of() == pytest.approx(bleu)
     for hypothesis, options in corpus:  # of references that are equally near, rounding decides which is compared with
-        near = sorted({CHRF().sentence_score(hypothesis, [text]).score for text in options}, reverse=True)
-        assume(len(near) < 2 or near[0] - near[1] > 1e-9)
+        near = sorted((CHRF().sentence_score(hypothesis, [text]).score for text in set(options)), reverse=True)
+        assume(len(near) < 2 or near[0] == 0 or near[0] - near[1] > 1e-9)
     assert metrics.score("chrf", hypotheses, references) == pytest.approx(chrf)
 
 
