@@ -34,6 +34,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "replies",
         "run_folder",
         "run_setup",
+        "scoring",
+        "sides",
         "transfer",
         "workflow",
     ),

@@ -1,17 +1,20 @@
-"""From what a person gives to what a search is asked: inputs as strings, and the rows of one batch."""
+"""From what a person gives to what a search is asked: inputs as strings, the rows of one batch, the settings."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
 from torch import Tensor
 
+from dragoman.config import explain
 from dragoman.data.stored import Pending
 from dragoman.errors import UserError
 from dragoman.predictions import Raw
+from dragoman.search import SearchConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +51,26 @@ def _text(value: Any) -> str:
     if not isinstance(value, (str, os.PathLike)):
         raise UserError(f"an input is a text, a path, or several of these by name; got {type(value).__name__}")
     return os.fsdecode(value)
+
+
+def asked_for(own: SearchConfig, settings: Mapping[str, Any], never: Sequence[int]) -> SearchConfig:
+    """A run's own settings of the search, but for those that are said; the tokens ``never`` are forbidden."""
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    merged = own.model_dump() | chosen
+    if "n_best" in chosen and "beam" not in chosen:
+        merged["beam"] = max(merged["beam"], merged["n_best"])
+    merged["forbidden"] = tuple({*merged["forbidden"], *never})
+    try:
+        return SearchConfig(**merged)
+    except ValidationError as error:
+        raise explain(error, SearchConfig, "search") from None
+
+
+def forbidding(own: SearchConfig, banned: Iterable[Sequence[int]]) -> dict[str, Any]:
+    """Settings of the search by which no output holds these: single tokens, and runs of several."""
+    runs = {tuple(run) for run in banned}
+    alone = sorted(run[0] for run in runs if len(run) == 1)
+    return {
+        "forbidden": (*own.forbidden, *alone),
+        "forbidden_runs": (*own.forbidden_runs, *sorted(run for run in runs if len(run) > 1)),
+    }

@@ -11,8 +11,9 @@ from typing import Any
 from dragoman.config import ConfigError
 from dragoman.errors import UserError
 from dragoman.files import alone_in, write_json
-from dragoman.planning import Paths, Plan
+from dragoman.planning import Plan
 from dragoman.recipe import make_recipe
+from dragoman.sides import Paths
 
 # Settings that may change between two sittings of one run: they say how long and where, not what is trained.
 MAY_CHANGE = {

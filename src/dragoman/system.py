@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dragoman import encoding
-from dragoman.asking import Asked, plain, read
+from dragoman import encoding, scoring
+from dragoman.asking import Asked, asked_for, forbidding, plain, read
 from dragoman.building import build_model
-from dragoman.config import TooLong, explain
+from dragoman.config import TooLong
 from dragoman.contracts import Modality
 from dragoman.data.batching import Encoded
 from dragoman.data.examples import SOURCE, Example, tidy
@@ -29,11 +28,11 @@ from dragoman.predictions import Lengths, Prediction, Raw, Scored
 from dragoman.recipe import Recipe
 from dragoman.replies import empty, reply, with_self_attention
 from dragoman.run_setup import FORMAT, Setup
-from dragoman.search import CTCPrefix, Decodes, Result, SearchConfig, WithCTC, force, force_running, search, told_by
+from dragoman.search import CTCPrefix, Decodes, Result, SearchConfig, WithCTC, search, told_by
 from dragoman.training.checkpoint import load_weights, named_weights, read_tensors
 from dragoman.training.ctc import BLANK
 from dragoman.training.machine import pick_device
-from dragoman.types import Padded, State
+from dragoman.types import Padded
 
 
 class System:
@@ -173,26 +172,11 @@ class System:
 
     def search_config(self, **settings: Any) -> SearchConfig:
         """The run's own search settings with some of them changed; what the model never learnt to say is forbidden."""
-        chosen = {name: value for name, value in settings.items() if value is not None}
-        merged = self.recipe.search.model_dump() | chosen
-        if "n_best" in chosen and "beam" not in chosen:
-            merged["beam"] = max(merged["beam"], merged["n_best"])
-        merged["forbidden"] = tuple({*merged["forbidden"], PAD, UNK, BOS})
-        from pydantic import ValidationError
-
-        try:
-            return SearchConfig(**merged)
-        except ValidationError as error:
-            raise explain(error, SearchConfig, "search") from None
+        return asked_for(self.recipe.search, settings, never=(PAD, UNK, BOS))
 
     def forbidding(self, texts: Sequence[str]) -> dict[str, Any]:
         """Search settings by which no output holds these: as single tokens, and as runs where they are cut up."""
-        runs = {tuple(self.target.encode(tidy(text))) for text in texts if text.strip()}
-        alone = {run[0] for run in runs if len(run) == 1}
-        return {
-            "forbidden": (*self.recipe.search.forbidden, *sorted(alone)),
-            "forbidden_runs": (*self.recipe.search.forbidden_runs, *sorted(run for run in runs if len(run) > 1)),
-        }
+        return forbidding(self.recipe.search, [self.target.encode(tidy(text)) for text in texts if text.strip()])
 
     # ---- examples as tensors, for training and evaluation
 
@@ -269,34 +253,21 @@ class System:
         if not running or not gold:
             return self._force([{} for _ in gold], gold, batch)
         self.model.eval()
-
-        def start(rows: int) -> State:
-            return self.forced.start(self._encode([{}] * rows), rows)
-
-        log_probs = force_running(
-            self.forced, start, gold, bos=BOS, eos=EOS, chunk=self.recipe.training.chunk,
-            carries=self.model.decoder.endless, batch=batch,
+        return self._scored(
+            scoring.running(
+                self.forced, self._encode, gold, chunk=self.recipe.training.chunk,
+                carries=self.model.decoder.endless, batch=batch,
+            )
         )  # fmt: skip
-        found = iter(log_probs)
-        return [self._scored(tokens, tuple(islice(found, len(tokens)))) for tokens in gold]
 
     def _force(
         self, tensors: Sequence[Mapping[str, Tensor | Pending]], gold: Sequence[Sequence[int]], batch: int
     ) -> list[Scored]:
-        order = sorted(range(len(gold)), key=lambda row: len(gold[row]))
-        found: dict[int, Scored] = {}
         self.model.eval()
-        for begin in range(0, len(order), batch):
-            rows = order[begin : begin + batch]
-            with torch.inference_mode():
-                memory = self._encode([read(tensors[row]) for row in rows])
-                scored = force(self.forced, memory, len(rows), [gold[row] for row in rows], bos=BOS, eos=EOS)
-            for row, hypothesis in zip(rows, scored, strict=True):
-                found[row] = self._scored(hypothesis.tokens, hypothesis.log_probs)
-        return [found[row] for row in range(len(gold))]
+        return self._scored(scoring.row_by_row(self.forced, self._encode, tensors, gold, batch))
 
-    def _scored(self, tokens: Sequence[int], log_probs: tuple[float, ...]) -> Scored:
-        return Scored(float(sum(log_probs)), tuple(self.target.pieces(tokens)), log_probs)
+    def _scored(self, found: Iterable[scoring.Told]) -> list[Scored]:
+        return [Scored(float(sum(numbers)), tuple(self.target.pieces(tokens)), numbers) for tokens, numbers in found]
 
     def _tensors(self, raw: Mapping[str, str]) -> dict[str, Tensor | Pending]:
         """Files are read later, a batch at a time."""

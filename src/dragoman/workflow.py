@@ -15,9 +15,10 @@ from dragoman.errors import UserError
 from dragoman.files import write_atomically, write_json
 from dragoman.modalities.text import rarity
 from dragoman.nn.model import Model
-from dragoman.planning import PathLike, Paths, Plan, decoded_at_validations, plan
+from dragoman.planning import Plan, plan
 from dragoman.predictions import Prediction, Scored, texts_of
 from dragoman.run_folder import claimed, default_folder, evaluated
+from dragoman.sides import PathLike, Paths, decoded_at_validations
 from dragoman.system import System
 from dragoman.training.events import Event, Scores, Stopped
 from dragoman.training.objective import summed_loss

@@ -9,7 +9,7 @@ from dragoman.data.examples import Example
 from dragoman.data.reading import read
 from dragoman.errors import UserError
 from dragoman.parts import kind_of
-from dragoman.planning import Data, read_data
+from dragoman.sides import Data, read_data
 from dragoman.studio.history import data_files, missing_files
 from dragoman.system import System
 
