@@ -127,20 +127,36 @@ def test_varied_cuts_in_pieces_are_those_in_one(pairs: Path, tiny_settings: dict
         sides = {"target": {"tokenizer": tokenizer}, "source": {"tokenizer": tokenizer}}
         return Bench(pairs, merge(tiny_settings, sides))
 
-    options: dict[str, Any] = {"max_updates": 12, "max_epochs": None, "batch_tokens": 64}
+    options: dict[str, Any] = {
+        "max_updates": None,
+        "max_epochs": 4,
+        "batch_tokens": 64,
+        "optim": {"schedule": "cosine"},
+    }
     with_drop(0.3).train(tmp_path / "whole", **options)
-    for updates in (1, 3, 4):
+    for updates in (1, 9, 25):  # epochs differ in their number of batches; the last update does not
         with_drop(0.3).train(tmp_path / "pieces", should_stop=stop_after(updates), **options)
     with_drop(0.3).train(tmp_path / "pieces", **options)
     with_drop(0.0).train(tmp_path / "plain", **options)
     assert digest(tmp_path / "pieces") == digest(tmp_path / "whole") != digest(tmp_path / "plain")
-    data = with_drop(0.3).trainer(tmp_path / "look").data
+    data, unplanned = (with_drop(0.3).trainer(tmp_path / name).data for name in ("look", "afresh"))
     rows = data.batches(64, seed=1, epoch=0)[0]
     plain, first, again, other = (data.batch(rows, draw) for draw in (None, (1, 0), (1, 0), (1, 1)))
     for one, same in ((plain, False), (again, True), (other, False)):
         assert same == (one.targets.shape == first.targets.shape and torch.equal(one.targets, first.targets))
         mine, theirs = one.sources["source"].data, first.sources["source"].data
         assert same == (mine.shape == theirs.shape and torch.equal(mine, theirs))
+    planned = data.batches(64, seed=1, epoch=0, varied=True)
+    assert sorted(np.concatenate(planned).tolist()) == list(range(len(data)))
+    for rows in planned:  # as long as they were planned, and as they would be without a plan
+        batch = data.batch(rows, (1, 0))
+        assert len(rows) == 1 or len(rows) * max(batch.targets.shape[1], batch.sources["source"].data.shape[1]) <= 64
+        afresh = unplanned.batch(rows, (1, 0))
+        assert torch.equal(batch.targets, afresh.targets)
+    careless = data.batches(64, seed=1, epoch=0)
+    assert data.padding(planned, (1, 0))[0] < data.padding(careless, (1, 0))[0]
+    assert data.batches(64, seed=1, epoch=1, varied=True) and data.batches(64, seed=1, epoch=2, varied=True)
+    assert torch.equal(data.batch(planned[0], (1, 0)).targets, unplanned.batch(planned[0], (1, 0)).targets)
 
 
 def test_every_counter_comes_back(bench: Bench, tmp_path: Path) -> None:

@@ -41,8 +41,7 @@ def show_plan(plan: Plan, trainer: Trainer, folder: Path) -> None:
     for reason in plan.reasons:
         say(f"  {reason}")
     say(f"  {plan.system.model.parameters_count:,} parameters, on {trainer.device}")
-    per_epoch = -(-len(trainer.data.batches(trainer.config.batch_tokens, seed=0, epoch=0)) // trainer.config.accumulate)
-    updates = trainer.last_update(per_epoch)
+    updates = trainer.last_update
     if updates < ENDLESS and not trainer.checkpoint.exists():
         expected = trainer.measure() * updates
         limit = trainer.config.max_time

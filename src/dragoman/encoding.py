@@ -55,4 +55,5 @@ def _target_rows(target: Tokenizer, texts: Sequence[str], room: int) -> Rows:
     def vary(row: int, chance: np.random.Generator) -> Tensor:
         return torch.tensor([*target.vary(texts[row], chance), EOS])
 
-    return Rows([torch.tensor([*target.encode(text), EOS]) for text in texts], vary if target.varies else None, room)
+    plain = [torch.tensor([*target.encode(text), EOS]) for text in texts]
+    return Rows(plain, vary if target.varies else None, room, stream=1)

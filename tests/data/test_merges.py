@@ -111,12 +111,15 @@ def test_rows_vary_with_epoch_and_side_and_never_outgrow_their_room() -> None:
     tensors = [torch.arange(3), torch.arange(5)]
     rows = Rows(tensors, lambda row, chance: torch.full((int(chance.integers(1, 9)),), row))
     assert torch.equal(rows.take(1, None), tensors[1])
-    drawn = {epoch: [rows.take(0, (1, epoch), side) for side in (0, 1)] for epoch in range(40)}
+    other = Rows(tensors, rows.vary, stream=1)
+    drawn = {epoch: [side.take(0, (1, epoch)) for side in (rows, other)] for epoch in range(40)}
     lengths = {epoch: tuple(len(one) for one in sides) for epoch, sides in drawn.items()}
     assert max(max(pair) for pair in lengths.values()) == 5
     assert len(set(lengths.values())) > 5
     assert any(first != second for first, second in lengths.values())
-    assert all(torch.equal(rows.take(0, (1, e), 0), sides[0]) for e, sides in drawn.items())
+    assert all(torch.equal(rows.take(0, (1, e)), sides[0]) for e, sides in drawn.items())
+    assert all(rows.drawn_lengths((1, e))[0] == len(sides[0]) for e, sides in drawn.items())
+    assert all(torch.equal(rows.take(0, (1, e)), sides[0]) for e, sides in drawn.items())  # kept or not
     roomy = Rows(tensors, rows.vary, room=7)
     assert max(len(roomy.take(0, (1, epoch))) for epoch in range(40)) == 7
 

@@ -61,6 +61,9 @@ class Column(Protocol):
     @property
     def lengths(self) -> Sequence[int]: ...
 
+    def drawn_lengths(self, draw: Draw) -> Sequence[int]:
+        """Of the rows as ``draw`` changes them, where that is known before they are made."""
+
     def padded(self, rows: Sequence[int], draw: Draw | None = None) -> Padded:
         """``draw``: changed at random, as training wants it."""
 
@@ -73,16 +76,32 @@ class Rows:
         tensors: Sequence[Tensor],
         vary: Callable[[int, np.random.Generator], Tensor] | None = None,
         room: int = 0,
+        stream: int = 0,
     ) -> None:
-        """``room``: how long a row may become, if not as long as the longest; what would be longer stays as it is."""
-        self.tensors, self.vary = tensors, vary
+        """``room``: how long a row may become, if not as long as the longest; what would be longer stays as it is.
+        ``stream``: rows of another stream are drawn independently of these."""
+        self.tensors, self.vary, self.stream = tensors, vary, stream
         self.lengths = [len(tensor) for tensor in tensors]
         self.room = max([room, *self.lengths])
+        self._epochs: dict[Draw, list[Tensor]] = {}  # of what batches were planned by; the next is planned ahead
 
-    def take(self, row: int, draw: Draw | None, stream: int = 0) -> Tensor:
+    def take(self, row: int, draw: Draw | None) -> Tensor:
         if draw is None or self.vary is None:
             return self.tensors[row]
-        varied = self.vary(row, np.random.default_rng([*draw, row, stream]))
+        return self._epochs[draw][row] if draw in self._epochs else self._varied(row, draw)
+
+    def drawn_lengths(self, draw: Draw) -> Sequence[int]:
+        """Of all rows as one epoch sees them, which are kept until they are taken."""
+        if self.vary is None:
+            return self.lengths
+        if draw not in self._epochs:
+            latest = list(self._epochs.items())[-1:]
+            self._epochs = {**dict(latest), draw: [self._varied(row, draw) for row in range(len(self.tensors))]}
+        return [len(tensor) for tensor in self._epochs[draw]]
+
+    def _varied(self, row: int, draw: Draw) -> Tensor:
+        assert self.vary is not None
+        varied = self.vary(row, np.random.default_rng([*draw, row, self.stream]))
         return varied if len(varied) <= self.room else self.tensors[row]
 
 
@@ -91,7 +110,7 @@ class TensorColumn:
 
     def __init__(self, rows: Rows, collate: Callable[[Sequence[Tensor]], Padded]) -> None:
         self.rows, self.collate = rows, collate
-        self.lengths = rows.lengths
+        self.lengths, self.drawn_lengths = rows.lengths, rows.drawn_lengths
 
     def padded(self, rows: Sequence[int], draw: Draw | None = None) -> Padded:
         return self.collate([self.rows.take(row, draw) for row in rows])
@@ -106,8 +125,7 @@ class Encoded:
         """``targets`` end with the end symbol; the start symbol is put before the inputs here."""
         self.sources, self.targets, self.bos, self.pad = sources, targets, bos, pad
         self.target_lengths = targets.lengths
-        lengths = [column.lengths for column in sources.values()]
-        self.source_lengths = [max(row) for row in zip(*lengths, strict=True)] if lengths else [0] * len(self)
+        self.source_lengths = self._longest([column.lengths for column in sources.values()])
 
     def __len__(self) -> int:
         return len(self.target_lengths)
@@ -122,13 +140,25 @@ class Encoded:
         """The sources that are read from files."""
         return {name: column for name, column in self.sources.items() if isinstance(column, FileColumn)}
 
-    def batches(self, budget: int, *, seed: int, epoch: int) -> list[np.ndarray]:
-        return make_batches(self.source_lengths, self.target_lengths, budget, seed=seed, epoch=epoch)
+    def batches(self, budget: int, *, seed: int, epoch: int, varied: bool = False) -> list[np.ndarray]:
+        """``varied``: of rows as long as the random changes of training leave them."""
+        source, target = self._lengths((seed, epoch) if varied else None)
+        return make_batches(source, target, budget, seed=seed, epoch=epoch)
 
-    def padding(self, batches: Sequence[np.ndarray]) -> tuple[float, float]:
+    def padding(self, batches: Sequence[np.ndarray], draw: Draw | None = None) -> tuple[float, float]:
         """Shares of target and source positions that hold no token."""
-        source = padding_share(self.source_lengths, batches) if self.sources else 0.0
-        return padding_share(self.target_lengths, batches), source
+        source, target = self._lengths(draw)
+        return padding_share(target, batches), padding_share(source, batches) if self.sources else 0.0
+
+    def _lengths(self, draw: Draw | None) -> tuple[Sequence[int], Sequence[int]]:
+        """Of the longest source and of the target of each row."""
+        if draw is None:
+            return self.source_lengths, self.target_lengths
+        sources = [column.drawn_lengths(draw) for column in self.sources.values()]
+        return self._longest(sources), self.targets.drawn_lengths(draw)
+
+    def _longest(self, lengths: Sequence[Sequence[int]]) -> list[int]:
+        return [max(row) for row in zip(*lengths, strict=True)] if lengths else [0] * len(self)
 
     def batch(
         self, rows: np.ndarray, draw: Draw | None = None, loaded: Mapping[str, Padded] = MappingProxyType({})
@@ -139,7 +169,7 @@ class Encoded:
             name: loaded[name] if name in loaded else column.padded(chosen, draw)
             for name, column in self.sources.items()
         }
-        taken = [self.targets.take(row, draw, stream=1) for row in chosen]
+        taken = [self.targets.take(row, draw) for row in chosen]
         targets = torch.nn.utils.rnn.pad_sequence(taken, batch_first=True, padding_value=self.pad)
         lengths = torch.tensor([len(target) for target in taken])
         inputs = torch.cat([torch.full((len(chosen), 1), self.bos), targets[:, :-1]], 1)

@@ -38,8 +38,8 @@ class RunningText:
         self.chunk, self.carries, self.pad = chunk, carries, pad
         self.tokens = len(self.targets)
 
-    def batches(self, budget: int, *, seed: int, epoch: int) -> list[np.ndarray]:
-        """Each (streams, 2): where the chunk of a stream begins, and how many tokens it has."""
+    def batches(self, budget: int, *, seed: int, epoch: int, varied: bool = False) -> list[np.ndarray]:
+        """Each (streams, 2): where the chunk of a stream begins, and how many tokens it has. Nothing is ``varied``."""
         streams = max(1, min(budget // self.chunk, self.tokens // self.chunk))
         edges = np.array([self.tokens * stream // streams for stream in range(streams + 1)])
         offset = int(np.random.default_rng([seed, epoch]).integers(self.tokens))
@@ -59,7 +59,7 @@ class RunningText:
         places = (begin[:, None] + steps) % self.tokens
         return Batch({}, self.inputs[places], self.targets[places].masked_fill(~mask, self.pad), mask)
 
-    def padding(self, batches: Sequence[np.ndarray]) -> tuple[float, float]:
+    def padding(self, batches: Sequence[np.ndarray], draw: object = None) -> tuple[float, float]:
         """Shares of target and source positions that hold no token."""
         padded = sum(len(rows) * int(rows[:, 1].max()) for rows in batches)
         return 1.0 - self.tokens / max(padded, 1), 0.0

@@ -92,6 +92,10 @@ class FileColumn:
     def lengths(self) -> list[int]:
         return [len(Pending(self.modality, raw)) for raw in self.raws]
 
+    def drawn_lengths(self, draw: Draw) -> Sequence[int]:
+        """Of the files as they are: how long a changed one becomes is known when it has been read."""
+        return self.lengths
+
     def padded(self, rows: Sequence[int], draw: Draw | None = None) -> Padded:
         return self.modality.collate([self._tensor(row, draw) for row in rows])
 

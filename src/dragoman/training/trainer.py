@@ -93,9 +93,8 @@ class Trainer:
             self.carried = load_carried(self.checkpoint, self.device) if self.data.carries else None
         self._cut_metrics()
         progress, config = self.progress, self.config
+        last_update = self.last_update
         batches = self._batches(progress.epoch)
-        per_epoch = -(-len(batches) // config.accumulate)
-        last_update = self.last_update(per_epoch)
         progress.done = self._reason(last_update) if progress.done else ""  # limits may have been raised since
         if progress.done:
             yield self._log(Stopped(progress.update, progress.done, True, progress.seconds))
@@ -105,10 +104,10 @@ class Trainer:
                 progress.update,
                 last_update,
                 len(batches),
-                *self.data.padding(batches),
+                *self.data.padding(batches, (config.seed, progress.epoch)),
             )
         )
-        validate_every = config.validate_every or per_epoch
+        validate_every = config.validate_every or self.updates_an_epoch
         window = Window()
         began = saved_at = time.monotonic()
         seconds_before = progress.seconds
@@ -155,8 +154,14 @@ class Trainer:
             return f"no better dev score for {config.patience} validations"
         return ""
 
-    def last_update(self, per_epoch: int) -> int:
-        limits = [self.config.max_updates, self.config.max_epochs and self.config.max_epochs * per_epoch]
+    @cached_property
+    def updates_an_epoch(self) -> int:
+        """Of the first: where rows are drawn anew, epochs differ by a few."""
+        return -(-len(self._batches(0)) // self.config.accumulate)
+
+    @property
+    def last_update(self) -> int:
+        limits = [self.config.max_updates, self.config.max_epochs and self.config.max_epochs * self.updates_an_epoch]
         return min((limit for limit in limits if limit), default=ENDLESS)
 
     def snapshot_paths(self) -> list[Path]:
@@ -172,7 +177,7 @@ class Trainer:
         batches = self._batches(0)
         weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         self._train_mode()
-        share = gold_share(self.config.sampling, self.last_update(len(batches)))
+        share = gold_share(self.config.sampling, self.last_update)
         times = []
         for rows in batches[: updates + 1]:
             began = time.monotonic()
@@ -187,7 +192,7 @@ class Trainer:
     def _batches(self, epoch: int) -> list[np.ndarray]:
         """Asked for by the one who counts them and the one who reads them, which may be an epoch ahead."""
         if epoch not in self._known_batches:
-            found = self.data.batches(self.config.batch_tokens, seed=self.config.seed, epoch=epoch)
+            found = self.data.batches(self.config.batch_tokens, seed=self.config.seed, epoch=epoch, varied=True)
             self._known_batches = {e: kept for e, kept in self._known_batches.items() if e >= epoch - 1}
             self._known_batches[epoch] = found
         return self._known_batches[epoch]
