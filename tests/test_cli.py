@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import dragoman
+from dragoman.cli_inputs import example_call
 from dragoman.config import merge
 from dragoman.recipe import spell_out
 
@@ -246,6 +247,24 @@ def test_inspect_draws_what_it_prints(call: Any, tiny_run: Any, tmp_path: Path) 
 
 
 # ---- train
+
+
+@pytest.mark.parametrize(
+    ("is_file", "seen", "told"),
+    [
+        ({"source": False}, {"source": "abc"}, """echo "some text" | dragoman predict 'my runs/a'"""),
+        ({}, {}, """echo "some text" | dragoman predict 'my runs/a'"""),
+        ({"source": True}, {"source": "my photo.png"}, "dragoman predict 'my runs/a' 'my photo.png'"),
+        ({"source": True}, {}, "dragoman predict 'my runs/a' FILE"),
+        (
+            {"image": True, "question": False},
+            {},
+            "dragoman predict 'my runs/a' table.tsv, with the columns image, question",
+        ),
+    ],
+)
+def test_what_to_try_next_suits_the_sources(is_file: dict[str, bool], seen: dict[str, str], told: str) -> None:
+    assert example_call("my runs/a", is_file, seen) == told
 
 
 def test_train_says_what_it_does_and_goes_on(

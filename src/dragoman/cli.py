@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dragoman.cli_inputs import example_call
 from dragoman.cli_looking import compare, inspect, report, studio, write_report
 from dragoman.cli_options import (
     CTC,
@@ -174,7 +175,9 @@ def train(
         typer.echo("\n{}\n".format(scores.replace("```\n", "").replace("## ", "").strip()))
         if (page := write_report(folder, system, rows)) is not None:
             typer.echo(f"report: {page}")
-    typer.echo(f'saved in {folder}; try: echo "some text" | dragoman predict {folder}')
+    seen: dict[str, str] = next((dict(row.sources) for side in rows.values() for row in side), {})
+    is_file = {name: modality.is_file for name, modality in system.modalities.items()}
+    typer.echo(f"saved in {folder}; try: {example_call(str(folder), is_file, seen)}")
 
 
 app.command()(predict)

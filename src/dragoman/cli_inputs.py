@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -39,6 +40,16 @@ def read_inputs(system: Any, arguments: Sequence[str], damaged: list[str]) -> It
     else:
         for line in answered_lines(arguments[0], damaged):
             yield Input(line)
+
+
+def example_call(run: str, is_file: Mapping[str, bool], seen: Mapping[str, str]) -> str:
+    """A command to try. ``is_file``: of each source; ``seen``: an input of the run, where one is at hand."""
+    run = shlex.quote(run)
+    if len(is_file) > 1:
+        return f"dragoman predict {run} table.tsv, with the columns {', '.join(is_file)}"
+    for name in (name for name, file in is_file.items() if file):
+        return f"dragoman predict {run} {shlex.quote(seen[name]) if name in seen else 'FILE'}"
+    return f'echo "some text" | dragoman predict {run}'
 
 
 def _table(file: str, system: Any, damaged: list[str]) -> Iterator[Input]:
