@@ -572,6 +572,24 @@ def test_the_loss_in_chunks_is_the_plain_loss(
         assert torch.allclose(first, second, atol=1e-9)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_of_a_token_too_unlikely_for_a_float_is_still_a_number(smoothing: float) -> None:
+    readout = nn.Linear(1, 3, bias=False)
+    readout.weight.data = torch.tensor([[1.0], [0.0], [-1.0]])
+    features = torch.tensor([[[0.5]], [[75.0]], [[150.0]], [[4000.0]]], requires_grad=True)  # (4, 1, 1)
+    targets = torch.full((4, 1), 2)
+    batch: Any = SimpleNamespace(mask=torch.ones(4, 1, dtype=torch.bool), targets=targets)
+    step: Any = SimpleNamespace(reading=None, features=features, readout=readout)
+    loss, gold = loss_and_gold(step, batch, smoothing)
+    logits = readout(features)[:, 0].double()
+    wanted = logits.log_softmax(-1)
+    assert torch.allclose(gold.double(), wanted[:, 2], rtol=1e-6)
+    plain = nn.functional.cross_entropy(logits, targets[:, 0], reduction="sum", label_smoothing=smoothing)
+    assert loss.item() == pytest.approx(plain.item(), rel=1e-6)
+    loss.backward()
+    assert features.grad is not None and features.grad.isfinite().all()
+
+
 def test_padding_is_neither_counted_nor_learnt_from() -> None:
     torch.manual_seed(0)
     features = torch.randn(3, 5, 4, requires_grad=True)

@@ -19,14 +19,15 @@ from dragoman.training.options import TrainingConfig
 from dragoman.types import Batch, Step
 
 LOGITS = 5_000_000  # numbers held at a time, about 20 MB
+SMALLEST = -80.0  # log p above this is taken from p itself: below, float32 has no full number for it
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
-    """Of each chunk the logits become exp(logits - top) in place, and nothing else as large is ever made.
+    """Of each chunk the logits become probabilities p in place, and nothing else as large is ever made.
 
-    With z = exp(logits - top) and n = 1 / sum(z), d loss / d logits = n z - (1 - smoothing) onehot - smoothing / V. The
-    n is multiplied into the small factors of the two products, and the one-hot and constant terms are added to
-    their results, so that the large matrix is passed over only to make it and to use it.
+    d loss / d logits = p - (1 - smoothing) onehot - smoothing / V. The one-hot and constant terms are added to the
+    small results of the two products, and the sum of all logits, which smoothing wants, is a product of two sums: the
+    large matrix is passed over only to make it and to use it.
     """
 
     @staticmethod
@@ -36,42 +37,39 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         rows, vocabulary = len(features), len(weight)
         gold_share, spread = 1.0 - smoothing, smoothing / vocabulary
         to_features, to_weight = torch.empty_like(features), torch.zeros_like(weight)
-        to_bias = weight.new_zeros(vocabulary)
-        total = torch.zeros((), dtype=torch.float64, device=features.device)
+        to_bias = None if bias is None else torch.zeros_like(bias)
+        gold_logits, picked = features.new_empty(rows, 1), features.new_empty(rows, 1)  # picked: first p, then log p
         pieces = max(1, -(-rows * vocabulary // LOGITS))
         size = max(1, -(-rows // pieces))
         buffer = features.new_empty(size, vocabulary)
-        picked = features.new_empty(rows, 1)  # log p of the gold token
         for begin in range(0, rows, size):
-            chunk, gold = features[begin : begin + size], targets[begin : begin + size]
+            chunk, gold = features[begin : begin + size], targets[begin : begin + size, None]
             logits = buffer[: len(chunk)]
-            if bias is None:
-                torch.mm(chunk, weight.t(), out=logits)
-            else:
-                torch.addmm(bias, chunk, weight.t(), out=logits)
-            gold_logits = logits.gather(1, gold[:, None])
-            total -= gold_share * gold_logits.sum()
-            if smoothing:
-                total -= spread * logits.sum(dtype=torch.float64)
-            top = logits.amax(1, keepdim=True)
-            logits.sub_(top).exp_()
-            sums = logits.sum(1, keepdim=True)
-            normaliser = sums.log() + top
-            total += normaliser.sum()
-            torch.sub(gold_logits, normaliser, out=picked[begin : begin + size])
-            share = sums.reciprocal()  # (chunk, 1)
-            made = to_features[begin : begin + size]
-            torch.mm(logits, weight, out=made)
-            made.mul_(share).sub_(weight[gold], alpha=gold_share)
-            to_weight.addmm_(logits.t(), chunk * share)
-            to_bias.addmv_(logits.t(), share[:, 0])
+            _project(chunk, weight, bias, logits)
+            torch.gather(logits, 1, gold, out=gold_logits[begin : begin + size])
+            p = torch.softmax(logits, 1, out=logits)
+            torch.gather(p, 1, gold, out=picked[begin : begin + size])
+            torch.mm(p, weight, out=to_features[begin : begin + size])
+            to_weight.addmm_(p.t(), chunk)
+            if to_bias is not None:
+                to_bias.add_(p.sum(0))
+        picked.log_()
+        _mend(picked, gold_logits, features, weight, bias)
+        total = -gold_share * picked.sum(dtype=torch.float64)
+        to_features.sub_(weight[targets], alpha=gold_share)
         to_weight.index_add_(0, targets, features, alpha=-gold_share)
-        to_bias.index_add_(0, targets, features.new_full((rows,), -gold_share))
+        if to_bias is not None:
+            to_bias.index_add_(0, targets, features.new_full((rows,), -gold_share))
         if smoothing:
-            to_features.sub_(weight.sum(0), alpha=spread)
-            to_weight.sub_(features.sum(0), alpha=spread)
-            to_bias.sub_(rows * spread)
-        ctx.save_for_backward(to_features, to_weight, None if bias is None else to_bias)
+            all_weights, all_features = weight.sum(0, dtype=torch.float64), features.sum(0, dtype=torch.float64)
+            normalisers = (gold_logits - picked).sum(dtype=torch.float64)
+            biases = 0.0 if bias is None else rows * bias.sum(dtype=torch.float64)
+            total += smoothing * normalisers - spread * (all_features @ all_weights + biases)
+            to_features.sub_(all_weights.to(features.dtype), alpha=spread)
+            to_weight.sub_(all_features.to(features.dtype), alpha=spread)
+            if to_bias is not None:
+                to_bias.sub_(rows * spread)
+        ctx.save_for_backward(to_features, to_weight, to_bias)
         ctx.mark_non_differentiable(picked)
         return total.to(features.dtype), picked
 
@@ -85,6 +83,21 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             None,
             None,
         )
+
+
+def _project(features: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
+    if bias is None:
+        torch.mm(features, weight.t(), out=out)
+    else:
+        torch.addmm(bias, features, weight.t(), out=out)
+
+
+def _mend(picked: Tensor, gold_logits: Tensor, features: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Log-probabilities of tokens so unlikely that p is no longer a full float: once more, without taking p."""
+    few = (picked < SMALLEST).nonzero()[:, 0]
+    if len(few):
+        logits = nn.functional.linear(features[few], weight, bias)
+        picked[few] = gold_logits[few] - logits.logsumexp(1, keepdim=True)
 
 
 def summed_loss(step: Step, batch: Batch, smoothing: float = 0.0) -> Tensor:
