@@ -15,6 +15,7 @@ from dragoman.config import ConfigError, merge
 from dragoman.data.reading import read
 from dragoman.data.vocabulary import BOS, EOS
 from dragoman.planning import plan
+from dragoman.studio.views import attention
 from dragoman.training.objective import summed_loss
 from dragoman.workflow import evaluate, train
 
@@ -68,6 +69,32 @@ def test_it_trains_saves_loads_and_decodes(
             assert [x.text for x in a.outputs] == [x.text for x in b.outputs] == [x.text for x in c.outputs]
             assert a.score == pytest.approx(c.score, abs=1e-4)
     assert loaded.score(["abc"], ["cba"])[0].log_prob == pytest.approx(trained.score(["abc"], ["cba"])[0].log_prob)
+
+
+def test_where_it_looked_can_be_seen(pairs: Path, tmp_path: Path, call: Any) -> None:
+    """The attention of one Transformer over the pair is to the source and to its own output, in one row."""
+    trained = train(pairs, out=tmp_path / "run", settings=settings(decoder={"network": TRANSFORMER}))
+    told = trained.predict(["abc"], maps=True)[0]
+    looked, read = told.outputs[0].self_attention, len(told.labels)
+    assert looked is not None and looked.shape == (2, 2, len(told.tokens), read + len(told.tokens))
+    assert looked.sum(-1) == pytest.approx(1.0, abs=1e-5) and (looked[..., :read].sum(-1) > 0).all()
+    assert (looked.reshape(4, *looked.shape[2:])[:, 0, read + 1 :] == 0).all()  # the first token: the source and <s>
+
+    answer = call("inspect", tmp_path / "run", "abc", "-o", tmp_path / "seen.svg")
+    assert answer.code == 0 and answer.lines == [told.text]
+    drawing = (tmp_path / "seen.svg").read_text()
+    assert all(f">{label}<" in drawing for label in ("a", "b", "c", "&lt;s&gt;", "read before →"))
+
+    record = attention(trained, "abc", trained.target.encode("cb"), "decoder")
+    assert record.columns == [*told.labels, "<s>", "c"] and record.rows == ["c", "b"]
+    assert (record.layers, record.heads) == (2, 2)
+    assert record.average.rows == 2 and record.average.columns == len(record.columns)
+
+
+def test_a_recurrent_one_has_no_attention_to_draw(pairs: Path, tmp_path: Path, call: Any) -> None:
+    train(pairs, out=tmp_path / "run", settings=settings())
+    answer = call("inspect", tmp_path / "run", "abc", "-o", tmp_path / "seen.svg")
+    assert answer.code == 2 and "no attention to draw" in answer.err and not (tmp_path / "seen.svg").exists()
 
 
 @pytest.mark.parametrize("network", [RNN, TRANSFORMER], ids=["rnn", "transformer"])

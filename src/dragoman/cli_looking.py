@@ -63,7 +63,7 @@ def inspect(
         return
     from dragoman.drawing import draw
 
-    predictions = system.predict(sources, beam=beam)
+    predictions = system.predict(sources, beam=beam, maps=not system.model.decoder.maps)
     if unread := [one.error for one in predictions if one.error]:
         raise UserError(unread[0])
     for prediction in predictions:

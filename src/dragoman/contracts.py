@@ -124,7 +124,10 @@ class Decoder(Part):
         """``tokens`` is (N, T), N a multiple of ``state.sources``."""
 
     def self_attention(self, tokens: Tensor, state: State) -> Tensor | None:
-        """Where each token looks back, (N, L, H, T, tokens so far), of a decoder whose layers have heads."""
+        """Where each token looks back, (N, L, H, T, P), of a decoder whose layers have heads.
+
+        P is what it has read so far: tokens, and where ``reads_source`` the positions of the source before them.
+        """
         return None
 
 

@@ -32,7 +32,8 @@ def draw(system: System, predictions: Sequence[Prediction], out: Path | None) ->
     make one sheet, each below the one before.
     """
     first = predictions[0]
-    if first.attention is None:
+    seen = _seen(system, first)
+    if seen is None:
         raise UserError(f"{system.folder}: this model has no attention to draw")
     for name, axis in first.axes.items():
         if axis.kind in SUFFIXES:
@@ -40,9 +41,25 @@ def draw(system: System, predictions: Sequence[Prediction], out: Path | None) ->
             return place, _png(stacked([_over(system, one, name) for one in predictions]))
     if len(predictions) > 1:
         raise UserError("a drawing of tokens or features shows one input; a page shows several: -o page.html")
+    columns, weights = seen
+    along = "source" if first.attention is not None else "read before"
     title = f"{_said(first.source)} → {first.text}"
     place = _place(out, ".svg", next((axis.kind for axis in first.axes.values()), "text"))
-    return place, alignment_svg(first.labels, first.tokens, first.attention.mean(1), title)
+    return place, alignment_svg(columns, first.tokens, weights, title, along)
+
+
+def _seen(system: System, prediction: Prediction) -> tuple[Sequence[str], np.ndarray] | None:
+    """What a token could look at, and the mean of all maps, (T, columns).
+
+    That is the source; of one network over source and target, or a language model, all that it had read before.
+    """
+    if prediction.attention is not None:
+        return prediction.labels, prediction.attention.mean(1)
+    back = prediction.outputs[0].self_attention  # (L, H, T, P)
+    if back is None:
+        return None
+    read = prediction.labels if system.model.decoder.reads_source else ()
+    return [*read, "<s>", *prediction.tokens[:-1]], back.mean((0, 1))
 
 
 def _said(source: Raw) -> str:

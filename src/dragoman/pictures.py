@@ -70,9 +70,13 @@ def _width(text: str) -> float:
 
 
 def alignment_svg(
-    source: Sequence[str], target: Sequence[str], weights: np.ndarray | Sequence[Sequence[float]], title: str = ""
+    source: Sequence[str],
+    target: Sequence[str],
+    weights: np.ndarray | Sequence[Sequence[float]],
+    title: str = "",
+    along: str = "source",
 ) -> str:
-    """A heat-map of ``weights`` (T, S): target tokens down the left, source tokens along the top."""
+    """A heat-map of ``weights`` (T, S): target tokens down the left; along the top the source, or what else is said."""
     table = np.asarray(weights, dtype=float).reshape(len(target), -1) if len(target) else np.zeros((0, len(source)))
     if table.shape != (len(target), len(source)):
         raise ValueError(f"weights are {np.shape(weights)} for {len(target)} target and {len(source)} source tokens")
@@ -99,7 +103,7 @@ def alignment_svg(
     if title:
         parts.append(f'<text x="24" y="32" font-weight="600" fill="{INK}">{escape(visible_text(title))}</text>')
     small = f'font-size="11" fill="{FAINT}"'
-    parts.append(f'<text x="{left:.1f}" y="{24 + (22 if title else 0) + 8}" {small}>source →</text>')
+    parts.append(f'<text x="{left:.1f}" y="{24 + (22 if title else 0) + 8}" {small}>{escape(along)} →</text>')
     parts.append(f'<text x="{left - 8:.1f}" y="{top - 8:.1f}" text-anchor="end" {small}>target ↓</text>')
 
     for index, text in enumerate(columns):

@@ -45,7 +45,9 @@ class Output:
     log_probs: tuple[float, ...]  # one a token
     finished: bool  # False: cut off at the length limit
     attention: np.ndarray | None  # (T, A, S), rows as in ``tokens``; maps layer by layer, in a layer head by head
-    self_attention: np.ndarray | None = None  # (L, H, T, T) when asked for; columns: the start symbol, then ``tokens``
+    self_attention: np.ndarray | None = None
+    """(L, H, T, P) when asked for. Columns: the start symbol, then ``tokens``; before them, where one network reads
+    source and target, the positions of the source."""
 
     def to_json(self, maps: bool = False) -> dict[str, Any]:
         """With ``maps``: attention map by map too, and self-attention."""

@@ -55,18 +55,23 @@ def test_of_the_decoder(case) -> None:
     before = decoder(asked, state)
     told = decoder.self_attention(asked, state)
     assert torch.equal(before.log_probs, decoder(asked, state).log_probs)
-    if case[0] in ("rnn", "conv", "transformer"):
-        assert (told is not None) == (case[0] == "transformer")
+    kind, settings = case if "network" not in case[1] else (case[1]["network"]["kind"], case[1]["network"])
+    if kind in ("rnn", "conv", "transformer"):
+        assert (told is not None) == (kind == "transformer")
     if told is None:
         return
-    assert told.shape == (4, case[1]["layers"], case[1]["heads"], LENGTH, LENGTH)
+    read = memory.mask.shape[1] if decoder.reads_source else 0  # positions of the source that stand before the tokens
+    assert told.shape == (4, settings["layers"], settings["heads"], LENGTH, read + LENGTH)
     assert (told >= 0).all() and close(told.sum(-1), torch.ones(told.shape[:-1]))
-    assert (told.triu(1) == 0).all()
+    assert (told.triu(read + 1) == 0).all()
+    if read:
+        source = told[..., :read]
+        assert (source.masked_select(~memory.mask[:, None, None, None]) == 0).all() and (source.sum(-1) > 0).all()
     for position in range(LENGTH):  # and token by token, behind the states that the decoder itself made
         piece = asked[:, position : position + 1]
         single = decoder.self_attention(piece, state)
-        assert single.shape[-2:] == (1, position + 1)
-        assert close(single[..., 0, :], told[..., position, : position + 1])
+        assert single.shape[-2:] == (1, read + position + 1)
+        assert close(single[..., 0, :], told[..., position, : read + position + 1])
         state = decoder(piece, state).state
 
 

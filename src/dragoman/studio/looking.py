@@ -156,7 +156,7 @@ def _forced(tokens: tuple[int, ...], log_probs: Tensor, alternatives: int, atten
 
 
 def self_attention(loaded: Loaded, tokens: Sequence[int]) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Of the encoder (L, H, S, S), and of the decoder over these tokens (L, H, T, T): where each looked back."""
+    """Of the encoder (L, H, S, S), and of the decoder over these tokens (L, H, T, P): where each looked back."""
     system = loaded.system
     system.model.eval()
     with torch.inference_mode():

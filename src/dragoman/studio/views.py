@@ -75,7 +75,8 @@ def search_record(config: SearchConfig) -> records.Search:
 
 def maps(system: System, which: Literal["cross", "encoder", "decoder"]) -> records.Maps:
     """Layers × heads, as the config says them."""
-    decoder, sources = system.recipe.decoder, list(system.recipe.sources.values())
+    sources = list(system.recipe.sources.values())
+    decoder = getattr(system.recipe.decoder, "network", system.recipe.decoder)  # of one over source and target
     heads = getattr(decoder, "heads", 0)
     if which == "cross":
         count = system.model.decoder.maps
@@ -112,7 +113,8 @@ def attention(
         if which == "encoder" and own is not None:
             weights, rows = own.reshape(-1, *own.shape[2:]), labels
         elif which == "decoder" and back is not None:
-            weights, columns = back.reshape(-1, *back.shape[2:]), ["<s>", *pieces[:-1]]
+            read = labels if system.model.decoder.reads_source else []
+            weights, columns = back.reshape(-1, *back.shape[2:]), [*read, "<s>", *pieces[:-1]]
     if weights is None:
         what = "attention to the source" if which == "cross" else f"self-attention in its {which}"
         raise UserError(f"this model has no {what}; its outputs can be looked at all the same")

@@ -78,3 +78,6 @@ class Concat(Decoder):
         step = self.network(tokens, State(state.sources, {}, state.carry))
         reading = Reading(fixed["read"], self.source_loss) if "read" in fixed else None
         return Step(step.features, step.readout, State(state.sources, fixed, step.state.carry), reading=reading)
+
+    def self_attention(self, tokens: Tensor, state: State) -> Tensor | None:
+        return self.network.self_attention(tokens, State(state.sources, {}, state.carry))
