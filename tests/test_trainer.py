@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -612,6 +613,20 @@ def test_a_gradient_that_is_not_finite_is_left_out_and_in_the_end_refused(bench:
         list(trainer.run())
     after = named_weights(trainer.model)
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_numbers_below_the_full_ones_do_not_slow_training_down(bench: Bench, tmp_path: Path, threads: int) -> None:
+    def kept() -> bool:
+        return bool(torch.full((1,), 1e-39) * 1 != 0)
+
+    before, during = kept(), []
+    trainer = bench.trainer(tmp_path, max_updates=2, threads=threads, batch_tokens=256)
+    trainer.model.decoder.register_forward_hook(lambda *_: during.append((threading.get_ident(), kept())))
+    list(trainer.run())
+    assert before and kept()  # the caller's arithmetic is as it was
+    assert not any(here for _, here in during)
+    assert len({thread for thread, _ in during}) >= threads
 
 
 # ---- state

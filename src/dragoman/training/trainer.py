@@ -34,7 +34,7 @@ from dragoman.training.ctc import summed_ctc
 from dragoman.training.events import ENDLESS, Event, Saved, Scores, Started, Stopped, Validated
 from dragoman.training.freezing import find_frozen
 from dragoman.training.loading import Loading
-from dragoman.training.machine import cores, pick_device
+from dragoman.training.machine import cores, pick_device, tiny_is_zero
 from dragoman.training.objective import check_attention, doubly_stochastic, loss_and_gold
 from dragoman.training.optim import learning_rate, make_optimizer
 from dragoman.training.options import TrainingConfig
@@ -197,6 +197,7 @@ class Trainer:
             self._known_batches[epoch] = found
         return self._known_batches[epoch]
 
+    @tiny_is_zero()
     def _update(self, batches: int, last_update: int, window: Window) -> None:
         progress, config = self.progress, self.config
         progress.update += 1
@@ -245,6 +246,7 @@ class Trainer:
             return [self._learn(self.model, batch, tokens)]
         return self._shares.run(lambda model, part: self._learn(model, part, tokens), batch, seed)
 
+    @tiny_is_zero()  # here too: each thread has its own arithmetic
     def _learn(self, model: Model, batch: Batch, tokens: int) -> _Learnt:
         """Leave the gradient of the loss an update's token in the model's parameters."""
         config, baseline = self.config, self.progress.baseline
