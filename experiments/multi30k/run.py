@@ -5,7 +5,8 @@
 
 FOLDER holds SET.lc.norm.tok.LANGUAGE. The settings of a run are in NAME.toml beside this file; its result goes to
 results/NAME.json, and --table writes README.md anew from the results that are there. Stopped and started again, a run
-goes on where it was.
+goes on where it was. Where there is a NAME-settled.toml, training goes on from the run's weights with these settings;
+which of the two is measured is decided by BLEU on dev, and the time of both counts.
 """
 
 from __future__ import annotations
@@ -72,19 +73,29 @@ def train_and_measure(name: str, data: Path, runs: Path, threads: int, settings:
         )
         for side in ("train", "val")
     )
-    options = ["--config", str(HERE / f"{name}.toml"), "--set", f"training.threads={threads}"]
-    for setting in settings:
-        options += ["--set", setting]
     parameters = count_parameters(train, dev, HERE / f"{name}.toml", settings)
     print(f"{name}: {parameters:,} parameters", flush=True)
     if parameters > MOST_PARAMETERS.get(name, parameters):
         raise SystemExit(f"{name}: {parameters:,} parameters are more than {MOST_PARAMETERS[name]:,}; make it smaller")
-    whole = dragoman(["train", str(train), "--dev", str(dev), "--out", str(folder), *options], log, threads)
+    stages = [name]
+    common = ["train", str(train), "--dev", str(dev), "--set", f"training.threads={threads}"]
+    for setting in settings:
+        common += ["--set", setting]
+    whole = dragoman([*common, "--config", str(HERE / f"{name}.toml"), "--out", str(folder)], log, threads)
+    settled = HERE / f"{name}-settled.toml"
+    if settled.exists():
+        stages.append(settled.stem)
+        start = ["--init-encoder", str(folder), "--init-decoder", str(folder), "--set", "init.tokenizers=reuse"]
+        second = [*common, "--config", str(settled), "--out", str(runs / settled.stem), *start]
+        whole += dragoman(second, log, threads)
+    told = {stage: stage_result(runs / stage) for stage in stages}
+    chosen = max(stages, key=lambda stage: told[stage]["dev"])
+    print("\n".join(f"{stage}: BLEU on dev {told[stage]['dev']:.2f}" for stage in stages), flush=True)
     tests: dict[str, Any] = {}
     for test in TESTS:
         outputs = runs / f"{name}.{test}.{target}"
         given = data / f"{test}.lc.norm.tok.{source}"
-        seconds = dragoman(["predict", str(folder), str(given)], log, threads, outputs)
+        seconds = dragoman(["predict", str(runs / chosen), str(given)], log, threads, outputs)
         tests[test] = bleu(outputs, data / f"{test}.lc.norm.tok.{target}") | {"seconds": round(seconds, 1)}
         expected = REFERENCE_LENGTH.get((test, target), tests[test]["reference_length"])
         if tests[test]["reference_length"] != expected:
@@ -92,26 +103,37 @@ def train_and_measure(name: str, data: Path, runs: Path, threads: int, settings:
                 f"{test}: {tests[test]['reference_length']} words in the references, not {expected}: other text?"
             )
         print(f"{name} {test}: BLEU {tests[test]['bleu']:.2f}", flush=True)
-    reported = events(folder)
-    stopped = reported[-1]
-    validated = [event for event in reported if event["event"] == "validated"]
-    speeds = [event["tokens_per_second"] for event in reported if event["event"] == "stepped"]
+    speeds = [event["tokens_per_second"] for event in events(folder) if event["event"] == "stepped"]
     return {
         "name": name,
         "tests": tests,
         "parameters": parameters,
+        "chosen": chosen,
+        "stages": told,
+        "updates": sum(stage["updates"] for stage in told.values()),
+        "epochs": sum(stage["epochs"] for stage in told.values()),
+        "tokens_per_second": round(statistics.median(speeds or [0])),
+        "training_seconds": round(sum(stage["seconds"] for stage in told.values()), 1),
+        "whole_seconds": round(whole, 1),
+        "threads": threads,
+        "settings": {stage: tomllib.loads((HERE / f"{stage}.toml").read_text()) for stage in stages},
+        "set": settings,
+        **machine(),
+    }
+
+
+def stage_result(folder: Path) -> dict[str, Any]:
+    reported = events(folder)
+    stopped = reported[-1]
+    validated = [event for event in reported if event["event"] == "validated"]
+    return {
+        "dev": json.loads((folder / "evaluation.json").read_text())["scores"]["bleu"]["value"],  # of the final weights
         "updates": stopped["update"],
         "epochs": validated[-1]["epoch"],
         "ended": stopped["reason"],
         "best_dev": max(event["score"] for event in validated),
         "validations": len(validated),
-        "tokens_per_second": round(statistics.median(speeds or [0])),
-        "training_seconds": round(stopped["seconds"], 1),
-        "whole_seconds": round(whole, 1),
-        "threads": threads,
-        "settings": tomllib.loads((HERE / f"{name}.toml").read_text()),
-        "set": settings,
-        **machine(),
+        "seconds": round(stopped["seconds"], 1),
     }
 
 
@@ -142,7 +164,7 @@ def write_table() -> None:
     paths = {name: HERE / "results" / f"{name}.json" for name in RUNS}
     found = [json.loads(path.read_text()) for path in paths.values() if path.exists()]
     rows = [
-        f"| [{r['name']}]({r['name']}.toml) | {r['parameters']:,} | "
+        f"| {', then '.join(f'[{stage}]({stage}.toml)' for stage in r.get('stages', [r['name']]))} | {r['parameters']:,} | "
         + " | ".join(f"{r['tests'][test]['bleu']:.2f}" for test in TESTS)
         + f" | {PUBLISHED[r['name']]} | {r['updates']:,} | {r['epochs']} | {r['tokens_per_second']:,} "
         f"| {r['training_seconds'] / 60:.1f} | {r['threads']} |"
@@ -153,6 +175,15 @@ def write_table() -> None:
         f"{r['tests'][test]['brevity_penalty']:.3f}, {r['tests'][test]['reference_length']:,} words in the references"
         for r in found
         for test in TESTS
+    ]
+    stages = [
+        f"- {r['name']}: BLEU on dev, beam 5, "
+        + ", ".join(
+            f"{told['dev']:.2f} of {stage} ({told['seconds'] / 60:.1f} minutes)" for stage, told in r["stages"].items()
+        )
+        + f"; measured is {r['chosen']}"
+        for r in found
+        if len(r.get("stages", [])) > 1
     ]
     made = [
         f"- {r['name']} on {r['date']}: {made_with(r)}"
@@ -178,6 +209,7 @@ def write_table() -> None:
         "",
         *details,
         "",
+        *(["Runs in two stages:", "", *stages, ""] if stages else []),
         "Made with `python experiments/multi30k/run.py --data FOLDER` (one run: `--only NAME`), the table with `--table`:",
         "",
         *made,
