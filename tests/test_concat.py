@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,9 +16,12 @@ import dragoman
 from dragoman.config import ConfigError, merge
 from dragoman.data.reading import read
 from dragoman.data.vocabulary import BOS, EOS
+from dragoman.drawing import draw
 from dragoman.planning import plan
+from dragoman.predictions import Output, Prediction
 from dragoman.studio.views import attention
 from dragoman.training.objective import summed_loss
+from dragoman.types import Axis
 from dragoman.workflow import evaluate, train
 
 RNN = {"kind": "rnn", "width": 32, "embedding": 16, "dropout": 0.1}
@@ -89,6 +94,15 @@ def test_where_it_looked_can_be_seen(pairs: Path, tmp_path: Path, call: Any) -> 
     assert record.columns == [*told.labels, "<s>", "c"] and record.rows == ["c", "b"]
     assert (record.layers, record.heads) == (2, 2)
     assert record.average.rows == 2 and record.average.columns == len(record.columns)
+
+
+def test_of_a_recording_that_it_reads_itself_the_text_is_drawn() -> None:
+    """The row of weights goes on over the output's tokens, which stand in no spectrogram."""
+    system: Any = SimpleNamespace(model=SimpleNamespace(decoder=SimpleNamespace(reads_source=True)), folder="run")
+    output = Output("a", 0.0, 0.0, ("a", "</s>"), (0.0, 0.0), True, None, np.full((1, 1, 2, 4), 0.25))
+    axis = Axis("speech", ("0.0", "0.1"), seconds=0.1)
+    place, drawing = draw(system, [Prediction("call.wav", (output,), {"source": axis})], None)
+    assert place.suffix == ".svg" and isinstance(drawing, str) and ">0.1<" in drawing and ">a<" in drawing
 
 
 def test_a_recurrent_one_has_no_attention_to_draw(pairs: Path, tmp_path: Path, call: Any) -> None:

@@ -13,6 +13,7 @@ from dragoman.errors import UserError
 from dragoman.overlays import over_picture, stacked
 from dragoman.overlays_sound import over_spectrogram
 from dragoman.pictures import alignment_svg
+from dragoman.predictions import read_before
 
 if TYPE_CHECKING:
     from dragoman.predictions import Prediction, Raw
@@ -36,7 +37,7 @@ def draw(system: System, predictions: Sequence[Prediction], out: Path | None) ->
     if seen is None:
         raise UserError(f"{system.folder}: this model has no attention to draw")
     for name, axis in first.axes.items():
-        if axis.kind in SUFFIXES:
+        if axis.kind in SUFFIXES and first.attention is not None:  # self-attention is to tokens too: drawn as text
             place = _place(out, SUFFIXES[axis.kind], axis.kind)
             return place, _png(stacked([_over(system, one, name) for one in predictions]))
     if len(predictions) > 1:
@@ -58,8 +59,8 @@ def _seen(system: System, prediction: Prediction) -> tuple[Sequence[str], np.nda
     back = prediction.outputs[0].self_attention  # (L, H, T, P)
     if back is None:
         return None
-    read = prediction.labels if system.model.decoder.reads_source else ()
-    return [*read, "<s>", *prediction.tokens[:-1]], back.mean((0, 1))
+    columns = read_before(prediction.labels, prediction.tokens, system.model.decoder.reads_source)
+    return columns, back.mean((0, 1))
 
 
 def _said(source: Raw) -> str:

@@ -34,6 +34,12 @@ class Lengths(Section):
         return min(self.most, math.ceil(self.ratio * source) + self.extra)
 
 
+def read_before(source: Sequence[str], tokens: Sequence[str], reads_source: bool) -> list[str]:
+    """The columns of an output's self-attention: the start symbol and the tokens behind it, and before them the
+    positions of the source, where one network reads both."""
+    return [*(source if reads_source else ()), "<s>", *tokens[:-1]]
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """One output for one input."""
@@ -46,8 +52,7 @@ class Output:
     finished: bool  # False: cut off at the length limit
     attention: np.ndarray | None  # (T, A, S), rows as in ``tokens``; maps layer by layer, in a layer head by head
     self_attention: np.ndarray | None = None
-    """(L, H, T, P) when asked for. Columns: the start symbol, then ``tokens``; before them, where one network reads
-    source and target, the positions of the source."""
+    """(L, H, T, P) when asked for; columns: ``read_before``."""
 
     def to_json(self, maps: bool = False) -> dict[str, Any]:
         """With ``maps``: attention map by map too, and self-attention."""

@@ -14,7 +14,7 @@ from dragoman.data.examples import tidy
 from dragoman.data.vocabulary import EOS, UNK
 from dragoman.errors import UserError
 from dragoman.modalities.text import Text
-from dragoman.predictions import Raw
+from dragoman.predictions import Raw, read_before
 from dragoman.search import SearchConfig
 from dragoman.studio import records
 from dragoman.studio.looking import Forced, Found, Loaded, force, load_input, look, ranked, self_attention
@@ -113,8 +113,8 @@ def attention(
         if which == "encoder" and own is not None:
             weights, rows = own.reshape(-1, *own.shape[2:]), labels
         elif which == "decoder" and back is not None:
-            read = labels if system.model.decoder.reads_source else []
-            weights, columns = back.reshape(-1, *back.shape[2:]), [*read, "<s>", *pieces[:-1]]
+            columns = read_before(labels, pieces, system.model.decoder.reads_source)
+            weights = back.reshape(-1, *back.shape[2:])
     if weights is None:
         what = "attention to the source" if which == "cross" else f"self-attention in its {which}"
         raise UserError(f"this model has no {what}; its outputs can be looked at all the same")
