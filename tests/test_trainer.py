@@ -540,9 +540,11 @@ def test_an_update_of_two_small_batches_is_that_of_one_large(bench: Bench, tmp_p
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("chunk", [10, 1000, 10**7])
+@pytest.mark.parametrize("scale", [1.0, 1 / 7])
 def test_the_loss_in_chunks_is_the_plain_loss(
-    rows: int, bias: bool, smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch
+    rows: int, bias: bool, smoothing: float, chunk: int, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By a scale given beforehand, or by one that comes behind it."""
     monkeypatch.setattr(objective, "LOGITS", chunk)
     torch.manual_seed(rows)
     width, vocabulary = 6, 11
@@ -558,19 +560,32 @@ def test_the_loss_in_chunks_is_the_plain_loss(
         readout.zero_grad()
         if chunked:
             step: Any = SimpleNamespace(reading=None, features=given, readout=readout)
-            loss, gold = loss_and_gold(step, batch, smoothing)
+            loss, gold = loss_and_gold(step, batch, smoothing, scale)
             wanted = readout(given)[mask].log_softmax(-1).gather(1, targets[mask][:, None])[:, 0]
             assert torch.allclose(gold, wanted, atol=1e-9) and not gold.requires_grad
         else:
             loss = nn.functional.cross_entropy(
                 readout(given)[mask], targets[mask], reduction="sum", label_smoothing=smoothing
             )
-        (loss / 7).backward()
+            loss = loss * scale
+        (loss if scale != 1 else loss / 7).backward()
         assert given.grad is not None
         return [loss.detach(), given.grad, *(parameter.grad.clone() for parameter in readout.parameters())]  # type: ignore[union-attr]
 
     for first, second in zip(results(True), results(False), strict=True):
         assert torch.allclose(first, second, atol=1e-9)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_no_tokens_have_no_loss_and_no_gradient(smoothing: float) -> None:
+    readout = nn.Linear(2000, 1000)
+    features = torch.randn(3, 1, 2000, requires_grad=True)
+    batch: Any = SimpleNamespace(mask=torch.zeros(3, 1, dtype=torch.bool), targets=torch.zeros(3, 1, dtype=torch.long))
+    step: Any = SimpleNamespace(reading=None, features=features, readout=readout)
+    loss, gold = loss_and_gold(step, batch, smoothing)
+    loss.backward()
+    assert loss.item() == 0 and len(gold) == 0
+    assert all(one.grad is not None and not one.grad.any() for one in (features, *readout.parameters()))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

@@ -192,12 +192,13 @@ def test_gradient_reaches_every_parameter(case) -> None:
 
 @every_decoder
 def test_gradient_is_that_of_one_token_at_a_time(case) -> None:
-    """The fast paths (whole sequences, deferred weight gradients) against the plainest way of running."""
+    """The fast paths (whole sequences, deferred gradients) against the plainest way of running."""
     memory = make_memory()
+    read = memory.states.requires_grad_()
     decoder, asked = make_decoder(case, memory), tokens()
     weights = torch.randn(4, LENGTH, VOCABULARY, generator=torch.Generator().manual_seed(2))
     (decoder(asked, decoder.start(memory, 4)).log_probs * weights).sum().backward()
-    fast = gradients(decoder)
+    fast, fast_read, read.grad = gradients(decoder), read.grad, None
     decoder.zero_grad()
     state, total = decoder.start(memory, 4), torch.zeros(())
     for position in range(LENGTH):
@@ -207,6 +208,8 @@ def test_gradient_is_that_of_one_token_at_a_time(case) -> None:
     total.backward()
     for key, gradient in gradients(decoder).items():
         assert close(fast[key], gradient, 1e-4), key
+    assert (fast_read is None) == (read.grad is None)
+    assert read.grad is None or close(fast_read, read.grad, 1e-4)
 
 
 @every_decoder

@@ -1,7 +1,8 @@
 """v · tanh(q + k) for all pairs of queries and keys, fast on a CPU.
 
 tanh(x) = 2 sigmoid(2x) - 1, and torch's sigmoid is four times as fast as its tanh there. The big tensor
-(B, Q, S, K) is touched three times forward and three times backward, and lives once.
+(B, Q, S, K) is touched as few times as can be, and lives once. In a loop over time the keys are doubled once, and their
+gradient is added up in one place and scaled once.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dragoman.nn.precision import full_precision
+from dragoman.nn.deferred import Ledger, ledger_of
+from dragoman.nn.precision import autocasts, full_precision
 
 
 def start_vector(width: int) -> nn.Parameter:
@@ -46,3 +48,66 @@ class _MLPScore(torch.autograd.Function):
 def mlp_score(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """(B, Q, K), (B, S, K), (K,) → (B, Q, S)."""
     return _MLPScore.apply(query, keys, vector)
+
+
+class _Keys(Ledger):
+    def __init__(self, keys: Tensor, vector: Tensor) -> None:
+        super().__init__(keys)
+        self.doubled = keys.detach() * 2  # (B, S, K)
+        self.slope = torch.empty_like(self.doubled)  # of one step, in a place that stays in the cache
+        v = vector.detach()
+        self.twice, self.four_times, self.whole = 2 * v, 4 * v, v.sum()
+        self.token = _OpenKeys.apply(keys, vector, self)
+        self.to_keys: Tensor | None = None  # Σ_t gradient_t gates_t (1 - gates_t)
+
+    def clear(self) -> None:
+        batch, _, width = self.doubled.shape
+        self.to_keys = torch.zeros_like(self.doubled)
+        self.seen = self.doubled.new_zeros(batch, 1, width)  # Σ_t Σ_j gradient_tj gates_tj
+        self.given = self.doubled.new_zeros(())  # Σ_t Σ_j gradient_tj
+
+
+class _OpenKeys(torch.autograd.Function):
+    """Stands between keys and vector and their uses: its backward runs after that of every use."""
+
+    @staticmethod
+    def forward(ctx: Any, keys: Tensor, vector: Tensor, ledger: _Keys) -> Tensor:
+        ctx.ledger = ledger
+        return keys.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, Tensor, None]:
+        ledger = ctx.ledger
+        to_keys, ledger.to_keys = ledger.to_keys, None
+        return to_keys.mul_(ledger.four_times), 2 * ledger.seen.sum((0, 1)) - ledger.given, None
+
+
+class _UseKeys(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, token: Tensor, ledger: _Keys) -> Tensor:
+        gates = torch.add(ledger.doubled, query, alpha=2).sigmoid_()  # (B, S, K)
+        ctx.save_for_backward(gates)
+        ctx.ledger = ledger
+        scores = torch.mv(gates.view(-1, gates.shape[-1]), ledger.twice)
+        return scores.sub_(ledger.whole).view(len(gates), 1, -1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (gates,) = ctx.saved_tensors
+        ledger = ctx.ledger
+        if ledger.to_keys is None:
+            ledger.clear()
+        slope = torch.addcmul(gates, gates, gates, value=-1, out=ledger.slope)
+        ledger.to_keys.addcmul_(slope, gradient.transpose(1, 2))
+        ledger.seen.add_(torch.bmm(gradient, gates))
+        ledger.given.add_(gradient.sum())
+        return torch.bmm(gradient, slope).mul_(ledger.four_times), None, None
+
+
+def loop_mlp_score(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+    """``mlp_score`` of keys that every step uses: their gradient and the vector's are deferred inside a loop."""
+    alone = query.shape[1] == 1 and vector.requires_grad and not autocasts(keys)
+    ledger = ledger_of(keys, _Keys, vector) if alone else None
+    if ledger is None:
+        return mlp_score(query, keys, vector)
+    return _UseKeys.apply(query, ledger.token, ledger)

@@ -140,22 +140,19 @@ class Stack(nn.Module):
             last.append(end[:, 0])
         return x, torch.stack(last, 1)
 
-    def project(self, x: Tensor) -> Tensor:
-        """The share of the first layer's gates that comes from inputs known beforehand: one product, hoisted.
+    def hoist(self, x: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """What a loop over ``step`` can do beforehand for all steps at once.
 
-        x (N, T, D') where D' is the left part of the first layer's input; the rest comes as ``fed`` in ``step``.
+        x (N, T, D') is the left part of the first layer's input; the rest comes as ``fed`` in ``step``. Returns the
+        share of x in the first layer's gates (N, T, G*H), and the (input, hidden) weights of each layer, of the first
+        layer's input only the columns behind D'.
         """
         first: Any = self.layers[0]
+        left, right = first.weight_ih_l0.split([x.shape[-1], first.input_size - x.shape[-1]], 1)
         bias = first.bias_ih_l0 if self.cell == "gru" else first.bias_ih_l0 + first.bias_hh_l0
-        return nn.functional.linear(x, first.weight_ih_l0[:, : x.shape[-1]], bias)
-
-    def weights(self, known: int) -> list[tuple[Tensor, Tensor]]:
-        """(input, hidden) weights of each layer for ``step``; of the first layer only the columns behind ``known``."""
-        pairs: list[tuple[Tensor, Tensor]] = []
-        for index, layer in enumerate(self.layers):
-            left: Any = layer.weight_ih_l0
-            pairs.append((left[:, known:] if index == 0 else left, layer.weight_hh_l0))  # type: ignore[arg-type]
-        return pairs
+        above: Any = self.layers[1:]
+        pairs = [(right, first.weight_hh_l0), *((layer.weight_ih_l0, layer.weight_hh_l0) for layer in above)]
+        return nn.functional.linear(x, left, bias), pairs
 
     def step(
         self,
@@ -164,7 +161,7 @@ class Stack(nn.Module):
         state: Sequence[tuple[Tensor, ...]],
         weights: list[tuple[Tensor, Tensor]],
     ) -> list[tuple[Tensor, ...]]:
-        """One step: projected (N, G*H) from ``project``, fed (N, D'') or None, state: P tensors (N, H) a layer."""
+        """One step: projected (N, G*H) from ``hoist``, fed (N, D'') or None, state: P tensors (N, H) a layer."""
         result: list[tuple[Tensor, ...]] = []
         for index, (layer, (left, right)) in enumerate(zip(self.layers, weights, strict=True)):
             if index == 0:

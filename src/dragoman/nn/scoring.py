@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dragoman.config import ConfigError
 from dragoman.contracts import Attention
+from dragoman.nn.deferred import loop_read
 from dragoman.types import Memory, Tree
 
 
@@ -41,7 +42,7 @@ class ScoredAttention(Attention):
         return weights[:, :, None]
 
     def read(self, weights: Tensor, prepared: Any) -> Tensor:
-        return torch.bmm(weights.squeeze(2), prepared["values"])
+        return loop_read(weights.squeeze(2), prepared["values"])
 
 
 def require_equal_widths(name: str, query_width: int, memory_width: int) -> None:

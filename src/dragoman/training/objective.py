@@ -18,7 +18,7 @@ from dragoman.nn.precision import autocasts
 from dragoman.training.options import TrainingConfig
 from dragoman.types import Batch, Step
 
-LOGITS = 5_000_000  # numbers held at a time, about 20 MB
+LOGITS = 3_200_000  # numbers held at a time, about 13 MB: twice as many fall out of some caches
 SMALLEST = -80.0  # log p above this is taken from p itself: below, float32 has no full number for it
 
 
@@ -32,11 +32,12 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, scale: float
     ) -> tuple[Tensor, Tensor]:
         rows, vocabulary = len(features), len(weight)
-        gold_share, spread = 1.0 - smoothing, smoothing / vocabulary
-        to_features, to_weight = torch.empty_like(features), torch.zeros_like(weight)
+        gold_share, spread = scale * (1.0 - smoothing), scale * smoothing / vocabulary
+        to_features = torch.empty_like(features)
+        to_weight = torch.empty_like(weight) if rows else torch.zeros_like(weight)
         to_bias = None if bias is None else torch.zeros_like(bias)
         gold_logits, picked = features.new_empty(rows, 1), features.new_empty(rows, 1)  # picked: first p, then log p
         pieces = max(1, -(-rows * vocabulary // LOGITS))
@@ -50,13 +51,13 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             p = torch.softmax(logits, 1, out=logits)
             torch.gather(p, 1, gold, out=picked[begin : begin + size])
             torch.mm(p, weight, out=to_features[begin : begin + size])
-            to_weight.addmm_(p.t(), chunk)
+            to_weight.addmm_(p.t(), chunk, alpha=scale, beta=1.0 if begin else 0.0)  # 0: what stood there is not read
             if to_bias is not None:
-                to_bias.add_(p.sum(0))
+                to_bias.add_(p.sum(0), alpha=scale)
         picked.log_()
         _mend(picked, gold_logits, features, weight, bias)
         total = -gold_share * picked.sum(dtype=torch.float64)
-        to_features.sub_(weight[targets], alpha=gold_share)
+        to_features.mul_(scale).sub_(weight[targets], alpha=gold_share)
         to_weight.index_add_(0, targets, features, alpha=-gold_share)
         if to_bias is not None:
             to_bias.index_add_(0, targets, features.new_full((rows,), -gold_share))
@@ -64,7 +65,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             all_weights, all_features = weight.sum(0, dtype=torch.float64), features.sum(0, dtype=torch.float64)
             normalisers = (gold_logits - picked).sum(dtype=torch.float64)
             biases = 0.0 if bias is None else rows * bias.sum(dtype=torch.float64)
-            total += smoothing * normalisers - spread * (all_features @ all_weights + biases)
+            total += scale * smoothing * normalisers - spread * (all_features @ all_weights + biases)
             to_features.sub_(all_weights.to(features.dtype), alpha=spread)
             to_weight.sub_(all_features.to(features.dtype), alpha=spread)
             if to_bias is not None:
@@ -76,10 +77,13 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:
         to_features, to_weight, to_bias = ctx.saved_tensors
+        if gradient.device.type == "cpu" and float(gradient) == 1.0:  # the loss is the whole objective, as it mostly is
+            return to_features, to_weight, to_bias, None, None, None
         return (
             to_features * gradient,
             to_weight.mul_(gradient),
             None if to_bias is None else to_bias * gradient,
+            None,
             None,
             None,
         )
@@ -105,18 +109,18 @@ def summed_loss(step: Step, batch: Batch, smoothing: float = 0.0) -> Tensor:
     return loss_and_gold(step, batch, smoothing)[0]
 
 
-def loss_and_gold(step: Step, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """The summed cross-entropy, and the log-probability of each target token (tokens,), through which nothing flows.
+def loss_and_gold(step: Step, batch: Batch, smoothing: float = 0.0, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+    """``scale`` times the summed cross-entropy, and each target token's log-probability (tokens,), which is constant.
 
     Of a source that counts, each position but the first is predicted, from those before it.
     """
     # padding is not projected
-    loss, gold = _projected(step.readout, step.features[batch.mask], batch.targets[batch.mask], smoothing)
+    loss, gold = _projected(step.readout, step.features[batch.mask], batch.targets[batch.mask], smoothing, scale)
     if step.reading is not None:
         (source,) = batch.sources.values()
         real = source.mask[:, 1:]
         features, tokens = step.reading.features[:, :-1][real], source.data[:, 1:][real]
-        loss = loss + step.reading.weight * _projected(step.readout, features, tokens, smoothing)[0]
+        loss = loss + step.reading.weight * _projected(step.readout, features, tokens, smoothing, scale)[0]
     return loss, gold
 
 
@@ -143,14 +147,14 @@ def check_attention(decoder: Decoder, config: TrainingConfig) -> None:
 
 
 def _projected(
-    readout: Callable[[Tensor], Tensor], features: Tensor, targets: Tensor, smoothing: float
+    readout: Callable[[Tensor], Tensor], features: Tensor, targets: Tensor, smoothing: float, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """features (tokens, D), targets (tokens,) → the loss, and the log-probability of each token."""
+    """features (tokens, D), targets (tokens,) → the loss times ``scale``, and the log-probability of each token."""
     if isinstance(readout, nn.Linear) and torch.is_grad_enabled() and not autocasts(features):
-        loss, gold = _ProjectedCrossEntropy.apply(features, readout.weight, readout.bias, targets, smoothing)
+        loss, gold = _ProjectedCrossEntropy.apply(features, readout.weight, readout.bias, targets, smoothing, scale)
         return loss, gold[:, 0]
     logits = readout(features).float()
     loss = nn.functional.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     with torch.no_grad():
         gold = -nn.functional.cross_entropy(logits, targets, reduction="none")
-    return loss, gold
+    return scale * loss, gold

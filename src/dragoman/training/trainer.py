@@ -253,8 +253,7 @@ class Trainer:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=config.autocast):
             memory = model.encode(batch.sources) if config.doubly_stochastic or config.ctc else None
             step = model.teach(batch, memory, need_attention=config.doubly_stochastic > 0)
-            summed, gold = loss_and_gold(step, batch, config.label_smoothing)
-        loss = summed / tokens
+            loss, gold = loss_and_gold(step, batch, config.label_smoothing, scale=1 / tokens)
         value, reward = loss.item(), None
         if step.choices is not None:
             reward = float(gold.sum())

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from dragoman.config import Section
 from dragoman.nn.deferred import LoopLinear
-from dragoman.nn.mlp_score import mlp_score, start_vector
+from dragoman.nn.mlp_score import loop_mlp_score, start_vector
 from dragoman.nn.scoring import ScoredAttention
 
 
@@ -27,4 +27,4 @@ class Additive(ScoredAttention):
         return self.key(states)
 
     def score(self, query: Tensor, keys: Tensor) -> Tensor:
-        return mlp_score(self.query(query), keys, self.vector)
+        return loop_mlp_score(self.query(query), keys, self.vector)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from dragoman.config import Section
-from dragoman.nn.mlp_score import mlp_score, start_vector
+from dragoman.nn.mlp_score import loop_mlp_score, start_vector
 from dragoman.nn.scoring import ScoredAttention
 
 
@@ -29,4 +29,4 @@ class Concat(ScoredAttention):
 
     def score(self, query: Tensor, keys: Tensor) -> Tensor:
         projected = nn.functional.linear(query, self.joint.weight[:, self.width :])
-        return mlp_score(projected, keys, self.vector)
+        return loop_mlp_score(projected, keys, self.vector)

@@ -85,7 +85,6 @@ class RNN(ReadingDecoder):
         self.loops = self.before or self.feeding
         self.hard = self.context == "attention" and config.selection == "hard"
         self.deep_output = config.deep_output
-        self.known = config.embedding  # width of the cell's input that is known beforehand
         self.embedding = Embedding(vocabulary, config.embedding, config.dropout)
         self.dropout = Dropout(config.dropout)
 
@@ -202,8 +201,7 @@ class RNN(ReadingDecoder):
         carry: Any = state.carry
         assert self.attention is not None
         memory = fixed["memory"]
-        known = self.stack.project(embedded)  # (N, T, G*H): the tokens' share of the gates, hoisted
-        weights = self.stack.weights(self.known)
+        known, weights = self.stack.hoist(embedded)  # (N, T, G*H): the tokens' share of the gates
         hidden = [tuple(layer.unbind(1)) for layer in carry["hidden"].unbind(1)]  # L of P of (N, H)
         fed, last = carry.get("fed"), carry.get("weights")
         outputs, contexts, maps, drawn = [], [], [], []
