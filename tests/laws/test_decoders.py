@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -210,6 +211,30 @@ def test_gradient_is_that_of_one_token_at_a_time(case) -> None:
         assert close(fast[key], gradient, 1e-4), key
     assert (fast_read is None) == (read.grad is None)
     assert read.grad is None or close(fast_read, read.grad, 1e-4)
+
+
+@every_decoder
+def test_nothing_of_an_update_stays_in_memory(case) -> None:
+    """Rings of references would hold weights and whole graphs until the garbage collector comes by."""
+    memory = make_memory()
+    decoder, asked = make_decoder(case, memory), tokens()
+    memory.states.requires_grad_()
+
+    def update() -> None:
+        decoder(asked, decoder.start(memory, 4)).log_probs.sum().backward()
+
+    def numbers() -> int:
+        return sum(one.numel() for one in gc.get_objects() if type(one) is Tensor)
+
+    update()  # whatever is kept once, such as tables of positions, is there now
+    gc.collect()
+    gc.disable()
+    try:
+        before = numbers()
+        update()
+        assert numbers() == before
+    finally:
+        gc.enable()
 
 
 @every_decoder

@@ -8,6 +8,7 @@ and the results are the same up to rounding.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,14 +20,40 @@ from torch import Tensor, nn
 from dragoman.nn.precision import autocasts, full_precision
 
 
-class Ledger:
+class Ledger(ABC):
     """The uses of one tensor in one loop, and what is made of it once for all of them."""
 
     def __init__(self, used: Tensor) -> None:
         self.used = used  # kept alive, because ledgers are found by its identity
-        self.token: Tensor | None = None  # each use takes it, so that the gradient is made after the last of them
         self.inputs: list[Tensor] = []
         self.gradients: list[Tensor] = []
+
+    @abstractmethod
+    def close(self) -> tuple[Tensor, ...]:
+        """The gradients of the tensors it was opened with, now that every use has been passed back."""
+
+    def taken(self, dim: int) -> tuple[Tensor, Tensor]:
+        """Inputs and gradients of all steps."""
+        found = torch.cat(self.inputs, dim), torch.cat(self.gradients, dim)
+        self.inputs.clear()
+        self.gradients.clear()
+        return found
+
+
+class _Open(torch.autograd.Function):
+    """Stands between tensors and their uses, each of which takes its token: autograd runs its backward after theirs.
+
+    The ledger must not hold the token, which holds the ledger: such a ring would stay in memory.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, ledger: Ledger, *used: Tensor) -> Tensor:
+        ctx.ledger = ledger
+        return used[0].new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *ctx.ledger.close()
 
 
 class _Weight(Ledger):
@@ -34,29 +61,15 @@ class _Weight(Ledger):
         super().__init__(weight)
         # products with few rows want the weight as (in, out): turned round once, not inside of every step's product
         self.turned = weight.detach().t().contiguous()
-        self.token = _OpenWeight.apply(weight, self)
 
-
-class _OpenWeight(torch.autograd.Function):
-    """Stands between the weight and its uses. Autograd runs its backward after that of every use."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, ledger: Ledger) -> Tensor:
-        ctx.ledger = ledger
-        return weight.new_zeros(())
-
-    @staticmethod
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
-        ledger = ctx.ledger
-        gradient = torch.cat(ledger.gradients).t() @ torch.cat(ledger.inputs)
-        ledger.gradients.clear()
-        ledger.inputs.clear()
-        return gradient, None
+    def close(self) -> tuple[Tensor, ...]:
+        inputs, gradients = self.taken(0)  # (T * rows, in), (T * rows, out)
+        return (gradients.t() @ inputs,)
 
 
 class _UseWeight(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, added: Tensor | None, weight: Tensor, token: Tensor, ledger: _Weight) -> Tensor:
+    def forward(ctx: Any, x: Tensor, added: Tensor | None, weight: Tensor, ledger: _Weight, token: Tensor) -> Tensor:
         ctx.ledger, ctx.weight, ctx.has_added = ledger, weight, added is not None
         ctx.x = x
         return x @ ledger.turned if added is None else torch.addmm(added, x, ledger.turned)
@@ -69,29 +82,14 @@ class _UseWeight(torch.autograd.Function):
 
 
 class _Values(Ledger):
-    def __init__(self, values: Tensor) -> None:
-        super().__init__(values)
-        self.token = _OpenValues.apply(values, self)
-
-
-class _OpenValues(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, ledger: Ledger) -> Tensor:
-        ctx.ledger = ledger
-        return values.new_zeros(())
-
-    @staticmethod
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
-        ledger = ctx.ledger
-        weights, gradients = torch.cat(ledger.inputs, 1), torch.cat(ledger.gradients, 1)  # (B, T, S), (B, T, D)
-        ledger.gradients.clear()
-        ledger.inputs.clear()
-        return torch.bmm(weights.transpose(1, 2), gradients), None
+    def close(self) -> tuple[Tensor, ...]:
+        weights, gradients = self.taken(1)  # (B, T, S), (B, T, D)
+        return (torch.bmm(weights.transpose(1, 2), gradients),)
 
 
 class _UseValues(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, values: Tensor, token: Tensor, ledger: Ledger) -> Tensor:
+    def forward(ctx: Any, weights: Tensor, values: Tensor, ledger: _Values, token: Tensor) -> Tensor:
         ctx.ledger, ctx.weights, ctx.values = ledger, weights, values
         return torch.bmm(weights, values)
 
@@ -102,7 +100,7 @@ class _UseValues(torch.autograd.Function):
         return torch.bmm(gradient, ctx.values.transpose(1, 2)), None, None, None
 
 
-_ledgers: ContextVar[dict[tuple[type[Ledger], int], Any] | None] = ContextVar("ledgers", default=None)
+_ledgers: ContextVar[dict[tuple[type[Ledger], int], tuple[Any, Tensor]] | None] = ContextVar("ledgers", default=None)
 Kind = TypeVar("Kind", bound=Ledger)
 
 
@@ -115,35 +113,36 @@ def deferred_gradients() -> Iterator[None]:
         _ledgers.reset(reset)
 
 
-def ledger_of(used: Tensor, kind: type[Kind], *beside: Tensor) -> Kind | None:
-    """The ledger of a tensor in this loop, opened at its first use; None where its gradient is not deferred.
+def ledger_of(used: Tensor, kind: type[Kind], *beside: Tensor) -> tuple[Kind, Tensor] | None:
+    """The ledger of a tensor in this loop and its token, opened at its first use; None where nothing is deferred.
 
-    ``beside`` are tensors that always come with it."""
+    ``beside`` are tensors that always come with it, and whose gradients the ledger makes too.
+    """
     ledgers = _ledgers.get()
     if ledgers is None or not (torch.is_grad_enabled() and used.requires_grad):
         return None
     key = (kind, id(used))
     if key not in ledgers:
-        ledgers[key] = kind(used, *beside)
-    found: Kind = ledgers[key]
-    return found
+        ledger = kind(used, *beside)
+        ledgers[key] = ledger, _Open.apply(ledger, used, *beside)
+    return ledgers[key]
 
 
 @full_precision
 def loop_linear(x: Tensor, weight: Tensor, added: Tensor | None = None) -> Tensor:
     """x @ weight.T (+ added), x of shape (rows, in). The weight's gradient is deferred inside a loop."""
-    ledger = ledger_of(weight, _Weight)
-    if ledger is None:
+    opened = ledger_of(weight, _Weight)
+    if opened is None:
         return x @ weight.t() if added is None else torch.addmm(added, x, weight.t())
-    return _UseWeight.apply(x, added, weight.detach(), ledger.token, ledger)
+    return _UseWeight.apply(x, added, weight.detach(), *opened)
 
 
 def loop_read(weights: Tensor, values: Tensor) -> Tensor:
     """(B, Q, S), (B, S, D) → (B, Q, D): what attention reads. The gradient of the values is deferred inside a loop."""
-    ledger = None if autocasts(values) else ledger_of(values, _Values)
-    if ledger is None:
+    opened = None if autocasts(values) else ledger_of(values, _Values)
+    if opened is None:
         return torch.bmm(weights, values)
-    return _UseValues.apply(weights, values.detach(), ledger.token, ledger)
+    return _UseValues.apply(weights, values.detach(), *opened)
 
 
 class LoopLinear(nn.Linear):

@@ -57,7 +57,6 @@ class _Keys(Ledger):
         self.slope = torch.empty_like(self.doubled)  # of one step, in a place that stays in the cache
         v = vector.detach()
         self.twice, self.four_times, self.whole = 2 * v, 4 * v, v.sum()
-        self.token = _OpenKeys.apply(keys, vector, self)
         self.to_keys: Tensor | None = None  # Σ_t gradient_t gates_t (1 - gates_t)
 
     def clear(self) -> None:
@@ -66,25 +65,15 @@ class _Keys(Ledger):
         self.seen = self.doubled.new_zeros(batch, 1, width)  # Σ_t Σ_j gradient_tj gates_tj
         self.given = self.doubled.new_zeros(())  # Σ_t Σ_j gradient_tj
 
-
-class _OpenKeys(torch.autograd.Function):
-    """Stands between keys and vector and their uses: its backward runs after that of every use."""
-
-    @staticmethod
-    def forward(ctx: Any, keys: Tensor, vector: Tensor, ledger: _Keys) -> Tensor:
-        ctx.ledger = ledger
-        return keys.new_zeros(())
-
-    @staticmethod
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, Tensor, None]:
-        ledger = ctx.ledger
-        to_keys, ledger.to_keys = ledger.to_keys, None
-        return to_keys.mul_(ledger.four_times), 2 * ledger.seen.sum((0, 1)) - ledger.given, None
+    def close(self) -> tuple[Tensor, ...]:
+        assert self.to_keys is not None
+        to_keys, self.to_keys = self.to_keys, None
+        return to_keys.mul_(self.four_times), 2 * self.seen.sum((0, 1)) - self.given
 
 
 class _UseKeys(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, token: Tensor, ledger: _Keys) -> Tensor:
+    def forward(ctx: Any, query: Tensor, ledger: _Keys, token: Tensor) -> Tensor:
         gates = torch.add(ledger.doubled, query, alpha=2).sigmoid_()  # (B, S, K)
         ctx.save_for_backward(gates)
         ctx.ledger = ledger
@@ -107,7 +96,7 @@ class _UseKeys(torch.autograd.Function):
 def loop_mlp_score(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """``mlp_score`` of keys that every step uses: their gradient and the vector's are deferred inside a loop."""
     alone = query.shape[1] == 1 and vector.requires_grad and not autocasts(keys)
-    ledger = ledger_of(keys, _Keys, vector) if alone else None
-    if ledger is None:
+    opened = ledger_of(keys, _Keys, vector) if alone else None
+    if opened is None:
         return mlp_score(query, keys, vector)
-    return _UseKeys.apply(query, ledger.token, ledger)
+    return _UseKeys.apply(query, *opened)
