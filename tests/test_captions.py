@@ -171,7 +171,8 @@ def test_several_pictures_are_drawn_below_each_other(
     assert both.size == (max(one.width for one in sheets), sum(one.height for one in sheets))
     top = 0
     for one in sheets:
-        assert both.crop((0, top, one.width, top + one.height)).tobytes() == one.tobytes()
+        found = np.asarray(both.crop((0, top, one.width, top + one.height))).astype(int)
+        assert np.abs(found - np.asarray(one)).max() <= 1  # weights of two pictures at once may round otherwise
         top += one.height
 
 

@@ -9,7 +9,7 @@ and the results are the same up to rounding.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -18,6 +18,56 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.nn.precision import autocasts, full_precision
+
+
+class Room:
+    """Where the gradients of all steps lie one behind the other, so that ``joined`` need not copy them."""
+
+    def __init__(self) -> None:
+        self.steps = 0  # of the loop, counted as it goes forward
+        self.whole: Tensor | None = None  # (steps, ...), while gradients are on their way back
+        self.free = 0
+
+    def take(self, like: Tensor) -> Tensor:
+        """An empty place like this tensor: asked for from the last step to the first."""
+        if self.whole is None or self.whole.shape[1:] != like.shape or not self.free:
+            self.whole, self.free = like.new_empty(self.steps, *like.shape), self.steps
+        self.free -= 1
+        place = self.whole[self.free]
+        if not self.free:
+            self.whole = None
+        return place
+
+
+def joined(parts: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """``torch.cat``; a view where the parts already lie one behind the other in memory."""
+    first = parts[0]
+    size = first.numel() * first.element_size()
+    if dim == 0 and all(
+        part.is_contiguous()
+        and part.shape == first.shape
+        and part.data_ptr() == first.data_ptr() + index * size
+        and part.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        for index, part in enumerate(parts)
+    ):
+        return first.as_strided((len(parts) * first.shape[0], *first.shape[1:]), first.stride())
+    return torch.cat(list(parts), dim)
+
+
+class _Steps(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, ...]:
+        return x.unbind(0)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return joined(gradients).view(len(gradients), *gradients[0].shape)
+
+
+def steps_of(x: Tensor) -> tuple[Tensor, ...]:
+    """x (T, ...) → T tensors. As ``unbind``, but gradients that lie in one room are not copied out of it."""
+    found: tuple[Tensor, ...] = _Steps.apply(x)
+    return found
 
 
 class Ledger(ABC):
@@ -33,8 +83,8 @@ class Ledger(ABC):
         """The gradients of the tensors it was opened with, now that every use has been passed back."""
 
     def taken(self, dim: int) -> tuple[Tensor, Tensor]:
-        """Inputs and gradients of all steps."""
-        found = torch.cat(self.inputs, dim), torch.cat(self.gradients, dim)
+        """Inputs and gradients of all steps, which came from the last to the first."""
+        found = torch.cat(self.inputs[::-1], dim), joined(self.gradients[::-1], dim)
         self.inputs.clear()
         self.gradients.clear()
         return found
@@ -59,6 +109,7 @@ class _Open(torch.autograd.Function):
 class _Weight(Ledger):
     def __init__(self, weight: Tensor) -> None:
         super().__init__(weight)
+        self.room = Room()  # for whoever makes the gradients of its outputs
         # products with few rows want the weight as (in, out): turned round once, not inside of every step's product
         self.turned = weight.detach().t().contiguous()
 
@@ -72,6 +123,7 @@ class _UseWeight(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, added: Tensor | None, weight: Tensor, ledger: _Weight, token: Tensor) -> Tensor:
         ctx.ledger, ctx.weight, ctx.has_added = ledger, weight, added is not None
         ctx.x = x
+        ledger.room.steps += 1
         return x @ ledger.turned if added is None else torch.addmm(added, x, ledger.turned)
 
     @staticmethod
@@ -135,6 +187,12 @@ def loop_linear(x: Tensor, weight: Tensor, added: Tensor | None = None) -> Tenso
     if opened is None:
         return x @ weight.t() if added is None else torch.addmm(added, x, weight.t())
     return _UseWeight.apply(x, added, weight.detach(), *opened)
+
+
+def room_of(weight: Tensor) -> Room | None:
+    """Where gradients of ``loop_linear``'s outputs are best put; None where nothing is deferred."""
+    opened = ledger_of(weight, _Weight)
+    return None if opened is None else opened[0].room
 
 
 def loop_read(weights: Tensor, values: Tensor) -> Tensor:

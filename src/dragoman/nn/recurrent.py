@@ -14,11 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from dragoman.nn.deferred import loop_linear
+from dragoman.nn.deferred import Room, loop_linear, room_of
 from dragoman.nn.layers import Dropout, fast_tanh
 from dragoman.nn.precision import full_precision
 
 Cell = Literal["tanh", "relu", "gru", "lstm"]
+# a gradient and the function's value → the gradient of its argument, in one pass
+_tanh_slope, _tanh_slope_into = torch.ops.aten.tanh_backward.default, torch.ops.aten.tanh_backward.grad_input
+_sigmoid_slope = torch.ops.aten.sigmoid_backward.grad_input
 HOLD = 1e4  # the sigmoid of it is 1, of its negative 0, whatever is added to it
 
 
@@ -144,7 +147,7 @@ class Stack(nn.Module):
         """What a loop over ``step`` can do beforehand for all steps at once.
 
         x (N, T, D') is the left part of the first layer's input; the rest comes as ``fed`` in ``step``. Returns the
-        share of x in the first layer's gates (N, T, G*H), and the (input, hidden) weights of each layer, of the first
+        share of x in the first layer's gates (T, N, G*H), and the (input, hidden) weights of each layer, of the first
         layer's input only the columns behind D'.
         """
         first: Any = self.layers[0]
@@ -152,7 +155,7 @@ class Stack(nn.Module):
         bias = first.bias_ih_l0 if self.cell == "gru" else first.bias_ih_l0 + first.bias_hh_l0
         above: Any = self.layers[1:]
         pairs = [(right, first.weight_hh_l0), *((layer.weight_ih_l0, layer.weight_hh_l0) for layer in above)]
-        return nn.functional.linear(x, left, bias), pairs
+        return nn.functional.linear(x.transpose(0, 1), left, bias), pairs
 
     def step(
         self,
@@ -184,7 +187,7 @@ def advance(
     """One cell. ``gates`` (N, G*H) holds the input's share (and, but for GRU, every bias)."""
     hidden = state[0]
     if cell == "lstm":
-        return _LSTMGates.apply(loop_linear(hidden, right, gates), state[1])
+        return _LSTMGates.apply(loop_linear(hidden, right, gates), state[1], room_of(right))
     if cell == "gru":
         width = hidden.shape[-1]
         recurrent = loop_linear(hidden, right) + bias_hidden
@@ -200,30 +203,29 @@ class _LSTMGates(torch.autograd.Function):
     """The elementwise half of an LSTM step as one node: six small nodes a step would cost more than the work."""
 
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, gates: Tensor, cell: Tensor, room: Room | None) -> tuple[Tensor, Tensor]:
         width = cell.shape[-1]
-        scaled = gates.clone()
-        scaled[:, 2 * width : 3 * width].mul_(2)
-        scaled.sigmoid_()
-        scaled[:, 2 * width : 3 * width].mul_(2).sub_(1)  # tanh(x) = 2 sigmoid(2x) - 1
+        scaled = torch.empty_like(gates)
+        torch.sigmoid(gates[:, : 2 * width], out=scaled[:, : 2 * width])
+        torch.sigmoid(gates[:, 3 * width :], out=scaled[:, 3 * width :])
         enter, forget, new, out = scaled.split(width, -1)
+        torch.mul(gates[:, 2 * width : 3 * width], 2, out=new)
+        new.sigmoid_().mul_(2).sub_(1)  # tanh(x) = 2 sigmoid(2x) - 1
         after = torch.addcmul(enter * new, forget, cell)
         squashed = (after * 2).sigmoid_().mul_(2).sub_(1)
         ctx.save_for_backward(scaled, cell, squashed)
+        ctx.room = room
         return out * squashed, after
 
     @staticmethod
-    def backward(ctx: Any, to_hidden: Tensor, to_cell: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, to_hidden: Tensor, to_cell: Tensor) -> tuple[Tensor, Tensor, None]:
         scaled, cell, squashed = ctx.saved_tensors
-        width = cell.shape[-1]
-        enter, forget, new, out = scaled.split(width, -1)
-        total = torch.ops.aten.tanh_backward(to_hidden * out, squashed).add_(to_cell)  # gradient of the new cell
-        to_gates = torch.empty_like(scaled)
-        torch.mul(total, new, out=to_gates[:, :width])
-        torch.mul(total, cell, out=to_gates[:, width : 2 * width])
-        torch.mul(to_hidden, squashed, out=to_gates[:, 3 * width :])
-        slope = torch.addcmul(scaled, scaled, scaled, value=-1)  # of the sigmoids
-        to_gates.mul_(slope)
-        torch.mul(total, enter, out=to_gates[:, 2 * width : 3 * width])
-        to_gates[:, 2 * width : 3 * width].mul_(torch.addcmul(torch.ones_like(new), new, new, value=-1))
-        return to_gates, total * forget
+        enter, forget, new, out = scaled.split(cell.shape[-1], -1)
+        total = _tanh_slope(to_hidden * out, squashed).add_(to_cell)  # gradient of the new cell
+        to_gates = torch.empty_like(scaled) if ctx.room is None else ctx.room.take(scaled)
+        to_enter, to_forget, to_new, to_out = to_gates.split(cell.shape[-1], -1)
+        _sigmoid_slope(total * new, enter, grad_input=to_enter)
+        _sigmoid_slope(total * cell, forget, grad_input=to_forget)
+        _tanh_slope_into(total * enter, new, grad_input=to_new)
+        _sigmoid_slope(to_hidden * squashed, out, grad_input=to_out)
+        return to_gates, total * forget, None

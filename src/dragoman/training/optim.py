@@ -37,6 +37,27 @@ def make_optimizer(config: OptimConfig, parameters: list[torch.nn.Parameter]) ->
     )
 
 
+def gradient_norm(parameters: list[torch.nn.Parameter]) -> float:
+    """Of all gradients together: products of vectors with themselves, twice as fast here as their norms."""
+    gradients = [p.grad.reshape(-1) for p in parameters if p.grad is not None]
+    if not gradients:
+        return 0.0
+    squares = torch.stack([torch.dot(g, g) for g in gradients])
+    return math.sqrt(float(squares.sum(dtype=torch.float64)))
+
+
+def clipped_step(optimizer: torch.optim.Optimizer, norm: float, limit: float) -> None:
+    """A step with gradients of at most this norm (0 = any). The step itself divides them: no pass of their own."""
+    scale = max(1.0, norm / limit) if limit else 1.0
+    if scale > 1:
+        first = optimizer.param_groups[0]["params"][0]
+        optimizer.grad_scale = torch.tensor(scale, device=first.device)  # type: ignore[attr-defined]
+    try:
+        optimizer.step()
+    finally:
+        optimizer.grad_scale = None  # type: ignore[attr-defined]
+
+
 def learning_rate(config: OptimConfig, update: int, last_update: int, reductions: int) -> float:
     """The rate of ``update`` (from 1). ``last_update`` ends the cosine; ``reductions`` counts the plateaus so far."""
     rate = config.learning_rate

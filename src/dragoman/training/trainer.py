@@ -36,7 +36,7 @@ from dragoman.training.freezing import find_frozen
 from dragoman.training.loading import Loading
 from dragoman.training.machine import cores, pick_device, tiny_is_zero
 from dragoman.training.objective import check_attention, doubly_stochastic, loss_and_gold
-from dragoman.training.optim import learning_rate, make_optimizer
+from dragoman.training.optim import clipped_step, gradient_norm, learning_rate, make_optimizer
 from dragoman.training.options import TrainingConfig
 from dragoman.training.reinforce import surrogate
 from dragoman.training.sampling import gold_share, mix
@@ -220,13 +220,12 @@ class Trainer:
             learnt += found
         total = sum(one.loss for one in learnt)
         rewards = [one.reward for one in learnt if one.reward is not None]
-        limit = config.optim.clip or float("inf")
-        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, limit))
+        norm = gradient_norm(self.parameters)
         rate = learning_rate(config.optim, progress.update, last_update, progress.reductions)
         for options in self.optimizer.param_groups:
             options["lr"] = rate
         if np.isfinite(norm) and np.isfinite(total):
-            self.optimizer.step()
+            clipped_step(self.optimizer, norm, config.optim.clip)
             if rewards:
                 progress.baseline = config.reinforce.moved(progress.baseline, sum(rewards) / tokens)
         else:

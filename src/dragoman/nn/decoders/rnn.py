@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ConfigError, Section
 from dragoman.contracts import Attended, Attention, ReadingDecoder
-from dragoman.nn.deferred import LoopLinear, deferred_gradients
+from dragoman.nn.deferred import LoopLinear, deferred_gradients, steps_of
 from dragoman.nn.layers import Dropout, Embedding, fast_tanh
 from dragoman.nn.recurrent import Cell, Stack
 from dragoman.nn.selection import Selection, by_row, choose
@@ -201,13 +201,13 @@ class RNN(ReadingDecoder):
         carry: Any = state.carry
         assert self.attention is not None
         memory = fixed["memory"]
-        known, weights = self.stack.hoist(embedded)  # (N, T, G*H): the tokens' share of the gates
+        known, weights = self.stack.hoist(embedded)  # (T, N, G*H): the tokens' share of the gates
         hidden = [tuple(layer.unbind(1)) for layer in carry["hidden"].unbind(1)]  # L of P of (N, H)
         fed, last = carry.get("fed"), carry.get("weights")
         outputs, contexts, maps, drawn = [], [], [], []
         # dropout of the vector that is fed back is drawn per step, as the vector itself is
         with deferred_gradients():
-            for t, projected in enumerate(known.unbind(1)):
+            for t, projected in enumerate(steps_of(known)):
                 if self.before:
                     attended = self._attend(hidden[-1][0], memory, state.sources, last)
                     fed = attended[0]
