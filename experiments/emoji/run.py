@@ -52,7 +52,7 @@ def main() -> None:
     about = [
         "3,228 pictures of 32 × 32 pixels and their names, from scratch. Test pictures (362) are known figures in a skin tone that they were",
         "not seen in: “man student: medium skin tone”. Settings: [soft](soft.toml); [hard](hard.toml), which starts from the weights of *soft*.",
-        "The pictures are Noto Emoji (Apache 2.0).",
+        "The pictures are Noto Emoji (Apache 2.0). With half as many epochs *soft* had 77.35 on the same machine and 80.66 on another: it was not done learning.",
     ]
     sheets = [f"![attention of the run {name}, word by word](overlays-{name}.jpg)" for name in found]
     write_page(asked, HERE, "Captions of emoji", about, found, ("exact", "wer", "bleu"), after=sheets)
