@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from dragoman.config import explain
+from dragoman.data.examples import SOURCE, tidy
 from dragoman.data.stored import Pending
 from dragoman.errors import UserError
 from dragoman.predictions import Raw
@@ -51,6 +52,20 @@ def _text(value: Any) -> str:
     if not isinstance(value, (str, os.PathLike)):
         raise UserError(f"an input is a text, a path, or several of these by name; got {type(value).__name__}")
     return os.fsdecode(value)
+
+
+def by_name(source: Raw, names: Sequence[str] | None) -> dict[str, str]:
+    """An input's strings by the names of a run's sources; ``names`` is None for a language model, which has none."""
+    if names is None:
+        if not isinstance(source, str):
+            raise UserError(f"this run is a language model: give it texts, not {type(source).__name__}")
+        return {SOURCE: tidy(source)}
+    only = names[0] if len(names) == 1 else SOURCE
+    named = {only: source} if isinstance(source, str) else dict(source)
+    if named.keys() != set(names):
+        how = "a text" if isinstance(source, str) else f"{sorted(named)}"
+        raise UserError(f"this run reads {', '.join(names)}, but got {how}; give a mapping by these names")
+    return {name: tidy(raw) for name, raw in named.items()}
 
 
 def asked_for(own: SearchConfig, settings: Mapping[str, Any], never: Sequence[int]) -> SearchConfig:

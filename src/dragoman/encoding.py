@@ -16,6 +16,16 @@ from dragoman.data.running import RunningText
 from dragoman.data.stored import Cache, CacheKind, FileColumn
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, EOS, PAD
+from dragoman.nn.model import Model
+from dragoman.nn.positions import Positions
+
+
+def room(model: Model, max_tokens: int, sources: int) -> int:
+    """Tokens of a text that training cuts anew: no more than rows may have, and than learned positions are there for,
+    of which all texts of a row have their share where they are read as one."""
+    learned = [one.most for one in model.modules() if isinstance(one, Positions) and one.table is not None]
+    together = model.decoder.reads_source or model.joined is not None
+    return min([max_tokens + 1, *learned]) // (1 + sources if together else 1)
 
 
 def encoded(

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from dragoman import encoding, scoring
-from dragoman.asking import Asked, asked_for, forbidding, plain, read
+from dragoman.answering import Given, in_batches
+from dragoman.asking import Asked, asked_for, by_name, forbidding, plain
 from dragoman.building import build_model
 from dragoman.config import TooLong
 from dragoman.contracts import Modality
@@ -23,7 +24,6 @@ from dragoman.data.vocabulary import BOS, EOS, PAD, UNK
 from dragoman.errors import UserError
 from dragoman.files import write_tensors
 from dragoman.nn.model import Model
-from dragoman.nn.positions import Positions
 from dragoman.predictions import Lengths, Prediction, Raw, Scored
 from dragoman.recipe import Recipe
 from dragoman.replies import empty, reply, with_self_attention
@@ -107,47 +107,27 @@ class System:
             if prefix is not None:
                 raise UserError("a language model's inputs are what its outputs begin with: put the prefix there")
             prefix = [raw[SOURCE] for raw in raws]
-        tensors = [self._tensors(raw) for raw in raws]
-        live = [row for row, raw in enumerate(raws) if not self.modalities or any(raw.values())]
-        found: dict[int, Prediction] = {row: empty(sources[row]) for row in set(range(len(sources))) - set(live)}
-        lengths: dict[int, int] = {}
-        for row in live:
-            try:
-                lengths[row] = max((len(tensor) for tensor in tensors[row].values()), default=0)
-            except UserError as error:
-                found[row] = empty(sources[row], str(error))
-        order = sorted(lengths, key=lambda row: lengths[row])
-        if self.is_language_model and prefix is not None:
-            order = sorted(live, key=lambda row: len(prefix[row]))
-        self.model.eval()
-        given = 0
-        for begin in range(0, len(order), batch):
-            loaded: dict[int, dict[str, Tensor]] = {}
-            for row in order[begin : begin + batch]:
-                try:
-                    loaded[row] = read(tensors[row])
-                except UserError as error:
-                    found[row] = empty(sources[row], str(error))
+        given = Given(sources, [self._tensors(raw) for raw in raws], prefix)
+        answerable = [row for row, raw in enumerate(raws) if not self.modalities or any(raw.values())]
+
+        def answer(loaded: Mapping[int, Mapping[str, Tensor]]) -> dict[int, Prediction]:
             rows = list(loaded)
             forced = None if prefix is None else [self.target.encode(prefix[row]) for row in rows]
-            limits = [self._limit(tensors[row]) for row in rows]
+            limits = [self._limit(given.tensors[row]) for row in rows]
             asked = Asked([loaded[row] for row in rows], limits, [first + row for row in rows], forced)
-            results = self._search_each(asked, config, attention) if rows else []
-            for row, result in zip(rows, results, strict=True):
+            found = {}
+            for row, result in zip(rows, self._search_each(asked, config, attention), strict=True):
                 if isinstance(result, TooLong):
                     found[row] = empty(sources[row], str(result))
                     continue
-                found[row] = self._reply(
-                    sources[row], raws[row], result, trace, None if prefix is None else prefix[row]
-                )
+                begins = None if prefix is None else prefix[row]
+                found[row] = self._reply(sources[row], raws[row], result, trace, begins)
                 if maps:
                     found[row] = self._with_maps(found[row], loaded[row], result)
-            while given in found:
-                yield found.pop(given)
-                given += 1
-        while given in found:
-            yield found.pop(given)
-            given += 1
+            return found
+
+        self.model.eval()
+        yield from in_batches(given, answerable, batch, answer)
 
     def score(
         self,
@@ -182,14 +162,8 @@ class System:
 
     def encoded(self, examples: Sequence[Example], folder: Path | None = None) -> Encoded:
         """``folder``: of the run, where decoded files may be kept."""
-        return encoding.encoded(examples, self.modalities, self.target, self.recipe.data.cache, folder, self._room())
-
-    def _room(self) -> int:
-        """Tokens of a text that training cuts anew: no more than rows may have, and than learned positions are there
-        for, of which all texts of a row have their share where they are read as one."""
-        learned = [one.most for one in self.model.modules() if isinstance(one, Positions) and one.table is not None]
-        together = self.model.decoder.reads_source or self.model.joined is not None
-        return min([self.recipe.max_tokens + 1, *learned]) // (1 + len(self.modalities) if together else 1)
+        room = encoding.room(self.model, self.recipe.max_tokens, len(self.modalities))
+        return encoding.encoded(examples, self.modalities, self.target, self.recipe.data.cache, folder, room)
 
     def training_data(self, examples: Sequence[Example], folder: Path | None = None) -> Encoded | RunningText:
         """What the trainer reads: rows, or one running text."""
@@ -233,16 +207,7 @@ class System:
     # ---- inside
 
     def _tidied(self, source: Raw) -> dict[str, str]:
-        if self.is_language_model and not isinstance(source, str):
-            raise UserError(f"this run is a language model: give it texts, not {type(source).__name__}")
-        only = next(iter(self.modalities)) if len(self.modalities) == 1 else SOURCE
-        named = {only: source} if isinstance(source, str) else dict(source)
-        if self.modalities and named.keys() != self.modalities.keys():
-            how = "a text" if isinstance(source, str) else f"{sorted(named)}"
-            raise UserError(
-                f"this run reads {', '.join(self.modalities)}, but got {how}; give a mapping by these names"
-            )
-        return {name: tidy(raw) for name, raw in named.items()}
+        return by_name(source, None if self.is_language_model else tuple(self.modalities))
 
     def _score_texts(
         self, texts: Sequence[Raw], targets: Sequence[str] | None, batch: int, running: bool

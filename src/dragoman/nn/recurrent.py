@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from dragoman.nn.deferred import Room, loop_linear, room_of
+from dragoman.nn.deferred import loop_linear, room_of
+from dragoman.nn.joined_steps import Room
 from dragoman.nn.layers import Dropout, fast_tanh
 from dragoman.nn.precision import full_precision
 

@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from dragoman.config import ConfigError, Section
 from dragoman.contracts import Attended, Attention, ReadingDecoder
-from dragoman.nn.deferred import LoopLinear, deferred_gradients, steps_of
+from dragoman.nn.deferred import LoopLinear, deferred_gradients
+from dragoman.nn.joined_steps import steps_of
 from dragoman.nn.layers import Dropout, Embedding, fast_tanh
 from dragoman.nn.recurrent import Cell, Stack
 from dragoman.nn.selection import Selection, by_row, choose

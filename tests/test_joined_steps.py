@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from dragoman.nn.deferred import Room, joined, steps_of
+from dragoman.nn.joined_steps import Room, joined, steps_of
 
 
 def test_what_lies_in_a_room_is_joined_without_a_copy() -> None:
