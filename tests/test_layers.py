@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "system",
         "recipe",
+        "answering",
         "asking",
         "auto",
         "building",
