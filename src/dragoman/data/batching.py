@@ -1,7 +1,8 @@
 """Batches of a token budget in length buckets: a function of (lengths, seed, epoch), so training can resume anywhere.
 
-Rows are sorted by target and source length with chance deciding among equals, cut into batches whose rows times longest
-side stay within the budget, and the batches are shuffled. Neighbours differ little in length, so little is padding.
+Rows are sorted by their longest side, and among those by how much the source is longer, to and fro, with chance
+deciding among equals; then cut into batches whose rows times longest side stay within the budget, and the batches are
+shuffled. Neighbours differ little in either length, so little is padding.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ def make_batches(
     """Row numbers of each batch of one epoch."""
     chance = np.random.default_rng([seed, epoch])
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
-    order = np.lexsort((chance.permutation(len(target)), source, target))
-    longest_side = np.maximum(source, target)[order]
+    longest_side, ahead = np.maximum(source, target), source - target
+    to_and_fro = np.where(longest_side % 2, -ahead, ahead)  # a length ends like the next begins: they may share a batch
+    order = np.lexsort((chance.permutation(len(target)), to_and_fro, longest_side))
+    longest_side = longest_side[order]
     batches, begin, longest = [], 0, 0
     for end, length in enumerate(longest_side.tolist()):
         widest = max(longest, length)

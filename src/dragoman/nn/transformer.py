@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from dragoman.config import ConfigError, Section
 from dragoman.nn.layers import Dropout
 from dragoman.nn.positions import PositionKind
+from dragoman.nn.trained_attention import TrainedAttention, trains_here
 
 
 class BlockConfig(Section):
@@ -49,6 +50,8 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None, h
     ``hidden`` is True where a query must not look, broadcastable to (B, Q, S); None: it may look everywhere.
     Returns the joined contexts (B, Q, D) and the weights (B, H, Q, S).
     """
+    if trains_here(query):
+        return TrainedAttention.apply(heads, hidden, query, keys, values)
     batch, asked, width = query.shape
     scale = (width // heads) ** -0.5
     scores = torch.bmm(split_heads(query * scale, heads), split_heads(keys, heads).transpose(1, 2))
@@ -58,6 +61,14 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None, h
     weights = torch.softmax(scores, dim=-1)
     context = torch.bmm(weights.view(batch * heads, asked, -1), split_heads(values, heads))
     return join_heads(context, heads), weights
+
+
+def attend_within(projected: Tensor, hidden: Tensor | None, heads: int) -> tuple[Tensor, Tensor]:
+    """``attend`` of Q, K and V (B, T, 3 D) that one product has left side by side."""
+    if trains_here(projected):
+        return TrainedAttention.apply(heads, hidden, projected)
+    query, keys, values = projected.chunk(3, -1)
+    return attend(query, keys, values, hidden, heads)
 
 
 class Sublayer(nn.Module):
@@ -71,8 +82,8 @@ class Sublayer(nn.Module):
 
     def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         if self.is_pre:
-            return x + self.dropout(function(self.norm(x)))
-        return self.norm(x + self.dropout(function(x)))
+            return self.dropout.added(x, function(self.norm(x)))
+        return self.norm(self.dropout.added(x, function(x)))
 
 
 class FeedForward(nn.Module):
@@ -86,7 +97,7 @@ class FeedForward(nn.Module):
         start(self)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.dropout(torch.relu(self.inner(x))))
+        return self.outer(self.dropout.rectified(self.inner(x)))
 
 
 def check_heads(config: BlockConfig, side: str) -> None:

@@ -62,21 +62,22 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         if to_bias is not None:
             to_bias.index_add_(0, targets, features.new_full((rows,), -gold_share))
         if smoothing:
-            all_weights, all_features = weight.sum(0, dtype=torch.float64), features.sum(0, dtype=torch.float64)
+            all_weights, all_features = weight.sum(0), features.sum(0)  # double would copy the whole weight first
             normalisers = (gold_logits - picked).sum(dtype=torch.float64)
             biases = 0.0 if bias is None else rows * bias.sum(dtype=torch.float64)
-            total += scale * smoothing * normalisers - spread * (all_features @ all_weights + biases)
-            to_features.sub_(all_weights.to(features.dtype), alpha=spread)
-            to_weight.sub_(all_features.to(features.dtype), alpha=spread)
+            total += scale * smoothing * normalisers - spread * (all_features.double() @ all_weights.double() + biases)
+            to_features.sub_(all_weights, alpha=spread)
+            to_weight.sub_(all_features, alpha=spread)
             if to_bias is not None:
                 to_bias.sub_(rows * spread)
-        ctx.save_for_backward(to_features, to_weight, to_bias)
+        ctx.made = to_features, to_weight, to_bias
         ctx.mark_non_differentiable(picked)
         return total.to(features.dtype), picked
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:
-        to_features, to_weight, to_bias = ctx.saved_tensors
+        to_features, to_weight, to_bias = ctx.made
+        ctx.made = None
         if gradient.device.type == "cpu" and float(gradient) == 1.0:  # the loss is the whole objective, as it mostly is
             return to_features, to_weight, to_bias, None, None, None
         return (

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from dragoman.contracts import ReadingDecoder
 from dragoman.nn.layers import Dropout, Embedding
 from dragoman.nn.positions import Positions
-from dragoman.nn.transformer import BlockConfig, FeedForward, Sublayer, attend, check_heads, start
+from dragoman.nn.transformer import BlockConfig, FeedForward, Sublayer, attend, attend_within, check_heads, start
 from dragoman.types import Memory, Padded, State, Step
 
 
@@ -100,12 +100,10 @@ class Transformer(ReadingDecoder):
             future = nothing if future is None else future | nothing
         padding = fixed["padding"][:, None] if "padding" in fixed else None  # (B, 1, S)
         carried: dict[str, Any] = {} if gaps is None else {"gaps": gaps}
-        maps = []
+        maps: list[Tensor] | None = [] if need_attention else None
         for index, block in enumerate(self.blocks):
             name = str(index)
-            x, carried[name], weights = block(x, carry[name], fixed.get(name), future, padding, seen)
-            if need_attention and weights is not None:
-                maps.append(weights)
+            x, carried[name] = block(x, carry[name], fixed.get(name), future, padding, seen, maps)
         features = self.leave(self.last_norm(x))
         attention = torch.cat(maps, 2) if maps else None  # (N, T, L * H, S)
         return Step(features, self.project, State(state.sources, fixed, carried), attention)
@@ -151,17 +149,20 @@ class _Block(nn.Module):
         future: Tensor | None,
         padding: Tensor | None,
         looks_back: list[Tensor] | None,
-    ) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
-        """x (N, T, D) → x, the cache with these tokens, cross-attention (N, T, H, S) or None."""
+        looks_across: list[Tensor] | None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """x (N, T, D) → x, the cache with these tokens. The lists collect weights, (N, H, T, P) and (N, T, H, S)."""
         rows, length, width = x.shape
         cache: dict[str, Tensor] = {}
-        seen: list[Tensor] = []
 
         def look_back(y: Tensor) -> Tensor:
-            query, keys, values = self.project(y).chunk(3, -1)
-            cache["keys"] = torch.cat([past["keys"], keys], 1)
-            cache["values"] = torch.cat([past["values"], values], 1)
-            context, weights = attend(query, cache["keys"], cache["values"], future, self.heads)
+            projected = self.project(y)
+            query, cache["keys"], cache["values"] = projected.chunk(3, -1)
+            if past["keys"].shape[1]:
+                cache.update({name: torch.cat([past[name], cache[name]], 1) for name in cache})
+                context, weights = attend(query, cache["keys"], cache["values"], future, self.heads)
+            else:
+                context, weights = attend_within(projected, future, self.heads)
             if looks_back is not None:
                 looks_back.append(weights)
             return self.join(context)
@@ -171,11 +172,11 @@ class _Block(nn.Module):
             sources = len(memory["keys"])
             query = self.query(y).view(sources, -1, width)  # (B, k * T, D)
             context, weights = attend(query, memory["keys"], memory["values"], padding, self.heads)
-            by_row = weights.transpose(1, 2).reshape(rows, length, self.heads, -1)
-            seen.append(by_row)
+            if looks_across is not None:
+                looks_across.append(weights.transpose(1, 2).reshape(rows, length, self.heads, -1))
             return self.join_memory(context.view(rows, length, width))
 
         x = self.around_self(x, look_back)
         if self.has_memory:
             x = self.around_memory(x, look_across)
-        return self.around_feed_forward(x, self.feed_forward), cache, seen[0] if seen else None
+        return self.around_feed_forward(x, self.feed_forward), cache

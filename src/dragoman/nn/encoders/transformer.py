@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dragoman.contracts import Encoder
 from dragoman.nn.layers import Dropout
 from dragoman.nn.positions import Positions
-from dragoman.nn.transformer import BlockConfig, FeedForward, Sublayer, attend, check_heads, start
+from dragoman.nn.transformer import BlockConfig, FeedForward, Sublayer, attend_within, check_heads, start
 from dragoman.types import Memory, Padded
 
 
@@ -75,8 +75,7 @@ class _Block(nn.Module):
         return self.around_feed_forward(x, self.feed_forward)
 
     def _attention(self, x: Tensor, hidden: Tensor | None, seen: list[Tensor] | None) -> Tensor:
-        query, keys, values = self.project(x).chunk(3, -1)
-        context, weights = attend(query, keys, values, hidden, self.heads)
+        context, weights = attend_within(self.project(x), hidden, self.heads)
         if seen is not None:
             seen.append(weights)
         return self.join(context)

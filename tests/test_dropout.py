@@ -1,0 +1,64 @@
+"""Masks of bytes: the share is met, whatever it is, draws are independent and can be repeated."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dragoman.nn.layers import Dropout
+
+SHARES = [0.001, 0.1, 0.25, 0.3, 0.5, 0.9, 0.999]
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_the_share_is_met_and_made_up_for(share: float) -> None:
+    torch.manual_seed(1)
+    dropout = Dropout(share)
+    made = torch.stack([dropout(torch.ones(1001, 7)) for _ in range(100)])
+    assert set(made.unique().tolist()) == {0.0, pytest.approx(1 / (1 - share))}
+    expected, count = (1 - share) * made.numel(), made.numel()
+    # five standard deviations of independent draws, and of the threshold, which is rounded once a call
+    spread = (count * share * (1 - share)) ** 0.5 + made[0].numel() * 100**0.5 / 256 / 2
+    assert abs(float((made > 0).sum()) - expected) < 5 * spread
+
+
+def test_elements_and_calls_are_independent() -> None:
+    torch.manual_seed(2)
+    dropout = Dropout(0.5)
+    first, second = (dropout(torch.ones(200_000)) - 1 for _ in range(2))  # -1 or 1
+    for other in (second, first.roll(1), first.roll(8)):
+        assert abs(float((first * other).mean())) < 5 / 200_000**0.5
+
+
+def test_a_seed_repeats_it() -> None:
+    dropout, x = Dropout(0.3), torch.randn(33, 5)
+    torch.manual_seed(3)
+    once, then = dropout(x), dropout(x)
+    torch.manual_seed(3)
+    assert torch.equal(dropout(x), once)
+    assert torch.equal(dropout(x), then)
+    assert not torch.equal(once, then)
+
+
+def test_added_and_rectified_are_what_they_say() -> None:
+    dropout, beside = Dropout(0.3), torch.randn(9, 31)
+    x = torch.randn(9, 31, requires_grad=True)
+    for short, long in (
+        (lambda: dropout.added(beside, x), lambda: beside + dropout(x)),
+        (lambda: dropout.rectified(x), lambda: dropout(torch.relu(x))),
+    ):
+        results = []
+        for make in (short, long):
+            torch.manual_seed(4)
+            made = make()
+            (gradient,) = torch.autograd.grad((made * beside).sum(), x)
+            results.append((made, gradient))
+        assert torch.allclose(results[0][0], results[1][0])
+        assert torch.allclose(results[0][1], results[1][1])
+
+
+def test_in_use_nothing_is_dropped() -> None:
+    dropout, x = Dropout(0.9).eval(), torch.randn(4, 4)
+    assert torch.equal(dropout(x), x)
+    assert torch.equal(dropout.added(x, x), x + x)
+    assert torch.equal(dropout.rectified(x), x.relu())

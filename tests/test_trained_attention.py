@@ -1,0 +1,58 @@
+"""Attention's own backward: the gradients are those of the formula, with rows shorter and longer than a register."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from dragoman.nn.trained_attention import FEWEST_COLUMNS, TrainedAttention
+from dragoman.nn.transformer import attend, attend_within
+
+HEADS, WIDTH = 2, 6
+LENGTHS = [(1, 1), (3, 5), (2, FEWEST_COLUMNS), (4, FEWEST_COLUMNS + 3)]
+
+
+def drawn(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape))).requires_grad_()
+
+
+def hidden_of(kind: str, asked: int, length: int) -> Tensor | None:
+    if kind == "nothing":
+        return None
+    if kind == "padding":  # of the second row, but for one position
+        return torch.stack([torch.zeros(length), torch.arange(length) > 0]).bool()[:, None]
+    return torch.ones(asked, length).triu(1).bool()[None]
+
+
+@pytest.mark.parametrize("kind", ["nothing", "padding", "future"])
+@pytest.mark.parametrize(("asked", "length"), LENGTHS)
+def test_it_is_attention(asked: int, length: int, kind: str) -> None:
+    parts = drawn(2, asked, WIDTH), drawn(2, length, WIDTH), drawn(2, length, WIDTH).detach().requires_grad_()
+    hidden = hidden_of(kind, asked, length)
+    with torch.no_grad():
+        contexts, weights = attend(*parts, hidden, HEADS)
+    made: Any = TrainedAttention.apply(HEADS, hidden, *parts)
+    assert torch.allclose(made[0], contexts)
+    assert torch.allclose(made[1], weights)
+    assert torch.autograd.gradcheck(lambda *given: TrainedAttention.apply(HEADS, hidden, *given), parts)
+
+
+@pytest.mark.parametrize("length", [1, 7, FEWEST_COLUMNS + 1])
+def test_of_one_projection(length: int) -> None:
+    projected, hidden = drawn(2, length, 3 * WIDTH), hidden_of("future", length, length)
+    with torch.no_grad():
+        contexts, weights = attend_within(projected, hidden, HEADS)
+    made: Any = TrainedAttention.apply(HEADS, hidden, projected)
+    assert torch.allclose(made[0], contexts)
+    assert torch.allclose(made[1], weights)
+    assert torch.autograd.gradcheck(lambda given: TrainedAttention.apply(HEADS, hidden, given), (projected,))
+
+
+def test_training_takes_it_and_decoding_does_not() -> None:
+    parts = drawn(2, 3, WIDTH), drawn(2, 4, WIDTH), drawn(2, 5, WIDTH)[:, :4]
+    assert "TrainedAttention" in type(attend(*parts, None, HEADS)[0].grad_fn).__name__
+    with torch.inference_mode():
+        assert attend(*parts, None, HEADS)[0].grad_fn is None
