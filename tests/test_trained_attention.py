@@ -16,7 +16,8 @@ LENGTHS = [(1, 1), (3, 5), (2, FEWEST_COLUMNS), (4, FEWEST_COLUMNS + 3)]
 
 
 def drawn(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape))).requires_grad_()
+    chance = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(*shape, dtype=torch.float64, generator=chance).requires_grad_()
 
 
 def hidden_of(kind: str, asked: int, length: int) -> Tensor | None:
