@@ -57,3 +57,16 @@ def test_training_takes_it_and_decoding_does_not() -> None:
     assert "TrainedAttention" in type(attend(*parts, None, HEADS)[0].grad_fn).__name__
     with torch.inference_mode():
         assert attend(*parts, None, HEADS)[0].grad_fn is None
+
+
+def test_nothing_to_look_at_is_no_trouble() -> None:
+    query, empty = drawn(2, 3, WIDTH), drawn(2, 0, WIDTH)
+    assert torch.equal(attend(query, empty, empty, None, HEADS)[0], torch.zeros(2, 3, WIDTH))
+
+
+def test_gradients_of_gradients_are_refused() -> None:
+    parts = drawn(2, 3, WIDTH), drawn(2, 4, WIDTH), drawn(2, 5, WIDTH)[:, :4]
+    contexts, _ = attend(*parts, None, HEADS)
+    (gradient,) = torch.autograd.grad(contexts.square().sum(), parts[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()

@@ -698,6 +698,22 @@ def test_every_row_once_within_the_budget(rows: list[tuple[int, int]], budget: i
     assert [batch.tolist() for batch in batches] == [batch.tolist() for batch in again]
 
 
+def test_batches_are_sorted_by_what_leaves_least_padding() -> None:
+    chance = np.random.default_rng(0)
+    # sentences: many are equally long, so both sides can be alike
+    target = chance.integers(5, 30, 8000)
+    source = np.maximum(1, target + chance.integers(-6, 7, 8000))
+    sentences = make_batches(source.tolist(), target.tolist(), 2048, seed=1, epoch=0)
+    assert padding_share(source.tolist(), sentences) + padding_share(target.tolist(), sentences) < 0.13
+    # sound: hardly two are equally long, and the target is not padded for the sake of the source
+    target = chance.integers(5, 100, 2000)
+    source = (target * chance.uniform(5.0, 12.0, 2000)).astype(int)
+    sounds = make_batches(source.tolist(), target.tolist(), 10_000, seed=1, epoch=0)
+    assert padding_share(target.tolist(), sounds) < 0.03
+    for batches in (sentences, sounds):
+        assert sorted(row for batch in batches for row in batch.tolist()) == list(range(sum(map(len, batches))))
+
+
 def test_epochs_and_seeds_differ_and_padding_is_small() -> None:
     chance = np.random.default_rng(0)
     target = chance.integers(3, 40, 2000).tolist()

@@ -1,8 +1,10 @@
 """Batches of a token budget in length buckets: a function of (lengths, seed, epoch), so training can resume anywhere.
 
-Rows are sorted by their longest side, and among those by how much the source is longer, to and fro, with chance
-deciding among equals; then cut into batches whose rows times longest side stay within the budget, and the batches are
-shuffled. Neighbours differ little in either length, so little is padding.
+Rows are sorted, with chance deciding among equals, then cut into batches whose rows times longest side stay within the
+budget, and the batches are shuffled. Neighbours differ little in length, so little is padding. Where many rows have the
+same length, as sentences do, they are sorted by their longest side and then by how much the source is longer: both
+sides are padded little. Where hardly two rows do, as of sound, that would say nothing of the target, by which they are
+sorted then: a decoder may walk through it step by step.
 """
 
 from __future__ import annotations
@@ -25,10 +27,23 @@ def make_batches(
     """Row numbers of each batch of one epoch."""
     chance = np.random.default_rng([seed, epoch])
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
-    longest_side, ahead = np.maximum(source, target), source - target
-    to_and_fro = np.where(longest_side % 2, -ahead, ahead)  # a length ends like the next begins: they may share a batch
-    order = np.lexsort((chance.permutation(len(target)), to_and_fro, longest_side))
-    longest_side = longest_side[order]
+    among_equals = chance.permutation(len(target))
+    longest = np.maximum(source, target)
+    orders = (
+        np.lexsort((among_equals, _to_and_fro(source - target, longest), longest)),
+        np.lexsort((among_equals, _to_and_fro(source, target), target)),
+    )
+    ways = [_cut(order, longest[order], budget) for order in orders]
+    batches = min(ways, key=lambda way: _padded(source, way) + _padded(target, way))
+    return [batches[i] for i in chance.permutation(len(batches))]
+
+
+def _to_and_fro(values: np.ndarray, within: np.ndarray) -> np.ndarray:
+    """To sort by among equals of ``within``: up and down in turn, so that one ends like the next begins."""
+    return np.where(within % 2, -values, values)
+
+
+def _cut(order: np.ndarray, longest_side: np.ndarray, budget: int) -> list[np.ndarray]:
     batches, begin, longest = [], 0, 0
     for end, length in enumerate(longest_side.tolist()):
         widest = max(longest, length)
@@ -42,7 +57,12 @@ def make_batches(
         longest = widest
     if begin < len(order):
         batches.append(order[begin:])
-    return [batches[i] for i in chance.permutation(len(batches))]
+    return batches
+
+
+def _padded(lengths: np.ndarray, batches: Sequence[np.ndarray]) -> float:
+    """Positions with padding for one without."""
+    return 1.0 / max(1.0 - padding_share(lengths, batches), 1e-9)  # type: ignore[arg-type]
 
 
 def _even(rows: int) -> int:

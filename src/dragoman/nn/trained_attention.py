@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from dragoman.nn.precision import autocasts
 
@@ -53,6 +54,7 @@ class TrainedAttention(torch.autograd.Function):
         return context, scores[..., :length]
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, to_context: Tensor | None, to_weights: Tensor | None) -> tuple[Tensor | None, ...]:
         if to_context is None and to_weights is None:
             return (None,) * (2 + (1 if ctx.packed else 3))

@@ -50,7 +50,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None, h
     ``hidden`` is True where a query must not look, broadcastable to (B, Q, S); None: it may look everywhere.
     Returns the joined contexts (B, Q, D) and the weights (B, H, Q, S).
     """
-    if trains_here(query):
+    if trains_here(query) and keys.shape[1]:
         return TrainedAttention.apply(heads, hidden, query, keys, values)
     batch, asked, width = query.shape
     scale = (width // heads) ** -0.5

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from dragoman.config import ConfigError
 from dragoman.contracts import Decoder
@@ -75,7 +76,10 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         return total.to(features.dtype), picked
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:
+        if ctx.made is None:
+            raise RuntimeError("this loss can be gone back through once: its gradients are handed on, not kept")
         to_features, to_weight, to_bias = ctx.made
         ctx.made = None
         if gradient.device.type == "cpu" and float(gradient) == 1.0:  # the loss is the whole objective, as it mostly is
