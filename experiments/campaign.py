@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import date
@@ -16,6 +17,18 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+
+
+def program(main: Callable[[], None]) -> None:
+    """An experiment as a program: what a person can mend is told in a sentence."""
+    try:
+        main()
+    except OSError as problem:
+        if problem.filename is None:
+            raise
+        sys.exit(f"{problem.filename}: {problem.strerror}; is --data the folder of this experiment's data set?")
+    except subprocess.CalledProcessError as problem:
+        sys.exit(f"{shlex.join(problem.cmd)}\nended with {problem.returncode}. {problem.output or ''}".rstrip())
 
 
 def machine() -> dict[str, Any]:
@@ -53,7 +66,10 @@ def dragoman(arguments: Sequence[str], log: Path, threads: int, output: Path | N
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     command = [sys.executable, "-m", "dragoman.cli", *arguments]
     with open(log, "a") as said, open(output, "w") if output else nullcontext(said) as out:
-        subprocess.run(command, check=True, stdout=out, stderr=said, env=environment)
+        ended = subprocess.run(command, stdout=out, stderr=said, env=environment)
+    if ended.returncode:
+        last = "".join(log.read_text(errors="replace").splitlines(keepends=True)[-5:])
+        raise subprocess.CalledProcessError(ended.returncode, command, f"The end of {log}:\n{last}")
     return time.monotonic() - began
 
 

@@ -43,7 +43,7 @@ def test_a_seed_repeats_it() -> None:
 
 
 def test_added_and_rectified_are_what_they_say() -> None:
-    dropout, beside = Dropout(0.3), torch.randn(9, 31)
+    dropout, beside = Dropout(0.3), torch.randn(9, 31, requires_grad=True)
     x = torch.randn(9, 31, requires_grad=True)
     for short, long in (
         (lambda: dropout.added(beside, x), lambda: beside + dropout(x)),
@@ -53,10 +53,16 @@ def test_added_and_rectified_are_what_they_say() -> None:
         for make in (short, long):
             torch.manual_seed(4)
             made = make()
-            (gradient,) = torch.autograd.grad((made * beside).sum(), x)
-            results.append((made, gradient))
-        assert torch.allclose(results[0][0], results[1][0])
-        assert torch.allclose(results[0][1], results[1][1])
+            results.append((made, *torch.autograd.grad((made * beside).sum(), (x, beside))))
+        for one, other in zip(*results, strict=True):
+            assert torch.allclose(one, other)
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16])
+def test_masks_are_of_the_type_they_are_for(kind: torch.dtype) -> None:
+    made = Dropout(0.3)(torch.ones(FEW, dtype=kind))
+    assert made.dtype == kind
+    assert made.unique().tolist() == [0.0, torch.tensor(1 / 0.7, dtype=kind).item()]
 
 
 def test_in_use_nothing_is_dropped() -> None:

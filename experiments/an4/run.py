@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import run, run_together
+from campaign import program, run, run_together
 from datasets import an4, write
 from pages import arguments, options, write_page
 
@@ -43,4 +43,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program(main)

@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import dragoman, events, machine, made_with, write_result
+from campaign import dragoman, events, machine, made_with, program, write_result
 from datasets import columns, inflections, paired, write
 
 HERE = Path(__file__).resolve().parent
@@ -256,4 +256,4 @@ def cell(one: dict[str, Any] | None, best: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    program(main)

@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import dragoman, run, write_result
+from campaign import dragoman, program, run, write_result
 from datasets import stories, write
 from pages import arguments, options, write_page
 
@@ -80,4 +80,4 @@ def measured(task: int, test: Path, asked: Any, whole: dict[str, Any]) -> dict[s
 
 
 if __name__ == "__main__":
-    main()
+    program(main)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import run
+from campaign import program, run
 from datasets import Recording, digit_strings, digits, write
 from pages import arguments, options, write_page
 
@@ -66,4 +66,4 @@ def _strings(recordings: list[Recording], folder: Path) -> dict[str, list[tuple[
 
 
 if __name__ == "__main__":
-    main()
+    program(main)

@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import dragoman, run
+from campaign import dragoman, program, run
 from datasets import emoji, write
 from pages import arguments, options, write_page
 from PIL import Image
@@ -59,4 +59,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program(main)

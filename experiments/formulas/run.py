@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import dragoman, run, run_together
+from campaign import dragoman, program, run, run_together
 from datasets import formulas, write
 from pages import arguments, options, write_page
 from PIL import Image
@@ -56,4 +56,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program(main)

@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import dragoman, events, machine, made_with, write_result
+from campaign import dragoman, events, machine, made_with, program, write_result
 from datasets import lines, paired, write
 
 HERE = Path(__file__).resolve().parent
@@ -221,4 +221,4 @@ def write_table() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program(main)

@@ -17,7 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from campaign import dragoman, run, write_result
+from campaign import dragoman, program, run, write_result
 from datasets import Picture, emoji, lines, write
 from pages import arguments, options, write_page
 
@@ -88,4 +88,4 @@ def questions(picture: Picture) -> Iterator[tuple[str, str, str]]:
 
 
 if __name__ == "__main__":
-    main()
+    program(main)

@@ -62,7 +62,7 @@ def _cut(order: np.ndarray, longest_side: np.ndarray, budget: int) -> list[np.nd
 
 def _padded(lengths: np.ndarray, batches: Sequence[np.ndarray]) -> float:
     """Positions with padding for one without."""
-    return 1.0 / max(1.0 - padding_share(lengths, batches), 1e-9)  # type: ignore[arg-type]
+    return 1.0 / max(1.0 - padding_share(lengths, batches), 1e-9)
 
 
 def _even(rows: int) -> int:
@@ -71,7 +71,7 @@ def _even(rows: int) -> int:
     return rows - rows % step
 
 
-def padding_share(lengths: Sequence[int], batches: Sequence[np.ndarray]) -> float:
+def padding_share(lengths: Sequence[int] | np.ndarray, batches: Sequence[np.ndarray]) -> float:
     """Share of the padded positions that holds no token."""
     sizes = np.asarray(lengths)
     padded = sum(int(sizes[batch].max()) * len(batch) for batch in batches)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.nn.chance import chance
+from dragoman.nn.precision import trains_here
 
 FEW = 8192  # elements: for fewer, seeding a generator takes longer than it saves
 
@@ -24,24 +25,27 @@ class Dropout(nn.Module):
         self.share = share
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.share == 0.0:
-            return x
-        if x.device.type != "cpu":
-            return nn.functional.dropout(x, self.share)
+        if not self._draws(x):
+            return nn.functional.dropout(x, self.share, self.training)
         return x * self._mask(x)
 
     def added(self, residual: Tensor, x: Tensor) -> Tensor:
         """residual + dropout(x), in one pass."""
-        if not self.training or self.share == 0.0 or x.device.type != "cpu":
+        if not self._draws(x):
             return residual + self(x)
         return torch.addcmul(residual, x, self._mask(x))
 
     def rectified(self, x: Tensor) -> Tensor:
         """dropout(max(0, x)). Both are one mask, so there is one pass back instead of two."""
-        if not self.training or self.share == 0.0 or x.device.type != "cpu":
+        if not self._draws(x):
             return self(torch.relu(x))
+        mask = self._mask(x)
         # the mask where x > 0, else 0: what relu's own backward does with a gradient
-        return x * torch.ops.aten.threshold_backward(self._mask(x), x.detach(), 0.0)
+        torch.ops.aten.threshold_backward.grad_input(mask, x.detach(), 0.0, grad_input=mask)
+        return x * mask
+
+    def _draws(self, x: Tensor) -> bool:
+        return self.training and self.share > 0.0 and x.device.type == "cpu"
 
     def _mask(self, x: Tensor) -> Tensor:
         """0 where x is dropped, what makes up for it where it is kept."""
@@ -64,6 +68,19 @@ class Dropout(nn.Module):
 
     def extra_repr(self) -> str:
         return f"share={self.share}"
+
+
+class Linear(nn.Linear):
+    """torch's own, whose training on a CPU adds the bias to the product.
+
+    ``addmm`` first copies the bias into every row and lets the product read it again, which takes longer. Up to 384
+    inputs the results are the same bit for bit.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.bias is None or not trains_here(x):
+            return super().forward(x)
+        return nn.functional.linear(x, self.weight).add_(self.bias)
 
 
 class Embedding(nn.Module):

@@ -18,6 +18,11 @@ def autocasts(like: Tensor) -> bool:
     return torch.is_autocast_enabled(like.device.type)
 
 
+def trains_here(x: Tensor) -> bool:
+    """Is this a pass that will be gone back through, on a CPU, in the precision of the numbers?"""
+    return torch.is_grad_enabled() and x.requires_grad and x.device.type == "cpu" and not autocasts(x)
+
+
 def full_precision(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """Under autocast: it is off inside, and all tensors among the arguments come in as float32."""
     plain = cast(Callable[..., Result], function)

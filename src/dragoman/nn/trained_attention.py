@@ -14,14 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dragoman.nn.precision import autocasts
-
 FEWEST_COLUMNS = 16  # float32 numbers in a register of 512 bits
-
-
-def trains_here(x: Tensor) -> bool:
-    """Is this a pass that will be gone back through, on a CPU, in the precision of the numbers?"""
-    return torch.is_grad_enabled() and x.requires_grad and x.device.type == "cpu" and not autocasts(x)
 
 
 class TrainedAttention(torch.autograd.Function):
@@ -70,7 +63,7 @@ class TrainedAttention(torch.autograd.Function):
             to_w = torch.bmm(to_c, v.transpose(1, 2))
         if to_weights is not None:
             to_w.view(batch, heads, asked, columns)[..., :length] += to_weights
-        to_scores = torch._softmax_backward_data(to_w, weights, -1, weights.dtype)
+        to_scores = torch._softmax_backward_data(to_w, weights, -1, weights.dtype, grad_input=to_w)
         to_q = _scaled(to_scores, k, ctx.scale)
         to_k = _scaled(to_scores.transpose(1, 2), q, ctx.scale)
         width = heads * q.shape[-1]
@@ -87,16 +80,20 @@ def _heads(x: Tensor, heads: int, rows: int) -> Tensor:
     """(B, T, D) → (B * H, rows, D / H), with rows of zeros behind the T."""
     batch, length, width = x.shape
     cut = x.new_empty(batch, heads, rows, width // heads)
-    cut[:, :, :length].copy_(x.unflatten(-1, (heads, -1)).transpose(1, 2))
-    if rows > length:
+    by_head = x.view(batch, length, heads, width // heads).transpose(1, 2)
+    if rows == length:
+        cut.copy_(by_head)
+    else:
+        cut[:, :, :length].copy_(by_head)
         cut[:, :, length:].zero_()
     return cut.view(batch * heads, rows, width // heads)
 
 
 def _joined(x: Tensor, batch: int, rows: int, out: Tensor) -> Tensor:
     """The inverse of ``_heads`` for the first ``rows``, into ``out`` (B, rows, D)."""
-    by_head = x.view(batch, -1, *x.shape[1:])[:, :, :rows]
-    out.unflatten(-1, (by_head.shape[1], -1)).copy_(by_head.transpose(1, 2))
+    by_head = x.view(batch, -1, *x.shape[1:])
+    heads, width = by_head.shape[1], by_head.shape[3]
+    out.view(batch, rows, heads, width).copy_(by_head[:, :, :rows].transpose(1, 2))
     return out
 
 

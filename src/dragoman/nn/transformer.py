@@ -14,9 +14,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from dragoman.config import ConfigError, Section
-from dragoman.nn.layers import Dropout
+from dragoman.nn.layers import Dropout, Linear
 from dragoman.nn.positions import PositionKind
-from dragoman.nn.trained_attention import TrainedAttention, trains_here
+from dragoman.nn.precision import trains_here
+from dragoman.nn.trained_attention import TrainedAttention
 
 
 class BlockConfig(Section):
@@ -91,8 +92,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: BlockConfig) -> None:
         super().__init__()
-        self.inner = nn.Linear(config.width, config.feed_forward)
-        self.outer = nn.Linear(config.feed_forward, config.width)
+        self.inner = Linear(config.width, config.feed_forward)
+        self.outer = Linear(config.feed_forward, config.width)
         self.dropout = Dropout(config.dropout)
         start(self)
 

@@ -71,17 +71,14 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             to_weight.sub_(all_features, alpha=spread)
             if to_bias is not None:
                 to_bias.sub_(rows * spread)
-        ctx.made = to_features, to_weight, to_bias
+        ctx.save_for_backward(to_features, to_weight, to_bias)
         ctx.mark_non_differentiable(picked)
         return total.to(features.dtype), picked
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:
-        if ctx.made is None:
-            raise RuntimeError("this loss can be gone back through once: its gradients are handed on, not kept")
-        to_features, to_weight, to_bias = ctx.made
-        ctx.made = None
+        to_features, to_weight, to_bias = ctx.saved_tensors
         if gradient.device.type == "cpu" and float(gradient) == 1.0:  # the loss is the whole objective, as it mostly is
             return to_features, to_weight, to_bias, None, None, None
         return (

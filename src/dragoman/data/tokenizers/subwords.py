@@ -82,7 +82,7 @@ class Subwords(Tokenizer):
         blank = Vocabulary(symbols, [0] * processor.get_piece_size())
         tokenizer = cls(blank, config.normalize, model, config.drop)._counted(texts)
         if config.size is not None and tokenizer.size < config.size:
-            notes.append(f"the text has no more than {tokenizer.size} subwords in it; {config.size} were asked for")
+            notes.append(f"{tokenizer.size} subwords were learnt from the text; {config.size} were asked for")
         tokenizer.notes = notes
         return tokenizer
 

@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from dragoman.contracts import ReadingDecoder
-from dragoman.nn.layers import Dropout, Embedding
+from dragoman.nn.layers import Dropout, Embedding, Linear
 from dragoman.nn.positions import Positions
 from dragoman.nn.transformer import BlockConfig, FeedForward, Sublayer, attend, attend_within, check_heads, start
 from dragoman.types import Memory, Padded, State, Step
@@ -121,15 +121,15 @@ class _Block(nn.Module):
     def __init__(self, config: BlockConfig, memory_width: int | None) -> None:
         super().__init__()
         width, self.heads = config.width, config.heads
-        self.project = nn.Linear(width, 3 * width)  # Q, K and V in one product
-        self.join = nn.Linear(width, width)
+        self.project = Linear(width, 3 * width)  # Q, K and V in one product
+        self.join = Linear(width, width)
         self.around_self = Sublayer(config)
         self.has_memory = memory_width is not None
         if memory_width is not None:
-            self.query = nn.Linear(width, width)
-            self.keys = nn.Linear(memory_width, width)
-            self.values = nn.Linear(memory_width, width)
-            self.join_memory = nn.Linear(width, width)
+            self.query = Linear(width, width)
+            self.keys = Linear(memory_width, width)
+            self.values = Linear(memory_width, width)
+            self.join_memory = Linear(width, width)
             self.around_memory = Sublayer(config)
         self.feed_forward = FeedForward(config)
         self.around_feed_forward = Sublayer(config)

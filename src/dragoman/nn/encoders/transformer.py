@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.contracts import Encoder
-from dragoman.nn.layers import Dropout
+from dragoman.nn.layers import Dropout, Linear
 from dragoman.nn.positions import Positions
 from dragoman.nn.transformer import BlockConfig, FeedForward, Sublayer, attend_within, check_heads, start
 from dragoman.types import Memory, Padded
@@ -60,8 +60,8 @@ class _Block(nn.Module):
     def __init__(self, config: BlockConfig) -> None:
         super().__init__()
         self.heads = config.heads
-        self.project = nn.Linear(config.width, 3 * config.width)  # Q, K and V in one product
-        self.join = nn.Linear(config.width, config.width)
+        self.project = Linear(config.width, 3 * config.width)  # Q, K and V in one product
+        self.join = Linear(config.width, config.width)
         self.around_attention = Sublayer(config)
         self.feed_forward = FeedForward(config)
         self.around_feed_forward = Sublayer(config)
