@@ -73,8 +73,8 @@ class Dropout(nn.Module):
 class Linear(nn.Linear):
     """torch's own, whose training on a CPU adds the bias to the product.
 
-    ``addmm`` first copies the bias into every row and lets the product read it again, which takes longer. Up to 384
-    inputs the results are the same bit for bit.
+    ``addmm`` first copies the bias into every row and lets the product read it again, which takes longer. Results are
+    the same up to rounding (bit for bit on some processors).
     """
 
     def forward(self, x: Tensor) -> Tensor:
