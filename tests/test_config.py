@@ -88,7 +88,7 @@ def test_every_mistake_is_told_at_once() -> None:
         ("training=3", "training", "a table of settings"),
         ("training.max_updates=0", "training.max_updates", "greater than 0"),
         ("training.autocast=maybe", "training.autocast", "boolean"),
-        ("training.optim.kind=sgd", "training.optim.kind", "'adam' or 'adamw'"),
+        ("training.optim.kind=sgd", "training.optim.kind", "'adam', 'adamw' or 'muon'"),
         ("training.optim.betas=[0.9]", "training.optim.betas", "required"),
         ("data.header=perhaps", "data.header", "'auto', 'yes' or 'no'"),
         ("data.source=1.5", "data.source", "integer"),

@@ -178,7 +178,7 @@ def write_table() -> None:
         for test in TESTS
     ]
     stages = [
-        f"- {r['name']}: BLEU on dev, beam 5, "
+        f"- {r['name']}: BLEU on dev, beam {r['settings'][r['chosen']]['search']['beam']}, "
         + ", ".join(
             f"{told['dev']:.2f} of {stage} ({told['seconds'] / 60:.1f} minutes)" for stage, told in r["stages"].items()
         )

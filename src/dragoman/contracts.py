@@ -6,7 +6,7 @@ Every class here states its laws; ``tests/laws`` holds each file of the folder t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -183,6 +183,10 @@ class Modality(ABC):
     def augmented(self, raw: str, chance: np.random.Generator) -> Tensor:
         """As ``tensor``, changed at random in a way that keeps its meaning: what training sees."""
         return self.tensor(raw)
+
+    def augmenting(self, raws: Sequence[str]) -> Callable[[np.random.Generator], Sequence[Tensor]]:
+        """``augmented`` of many at once, as often as it is called: what an epoch sees."""
+        return lambda chance: [self.augmented(raw, chance) for raw in raws]
 
     @property
     def varies(self) -> bool:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from dragoman.contracts import Modality
 from dragoman.data.batching import Column, Encoded, Rows, TensorColumn
@@ -16,6 +14,7 @@ from dragoman.data.running import RunningText
 from dragoman.data.stored import Cache, CacheKind, FileColumn
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, EOS, PAD
+from dragoman.modalities.text import cut_anew
 from dragoman.nn.model import Model
 from dragoman.nn.positions import Positions
 
@@ -55,15 +54,10 @@ def running(examples: Sequence[Example], target: Tokenizer, chunk: int, carries:
 
 
 def _source_rows(modality: Modality, raws: Sequence[str], room: int) -> Rows:
-    def vary(row: int, chance: np.random.Generator) -> Tensor:
-        return modality.augmented(raws[row], chance)
-
-    return Rows([modality.tensor(raw) for raw in raws], vary if modality.varies else None, room)
+    vary = modality.augmenting(raws) if modality.varies else None
+    return Rows([modality.tensor(raw) for raw in raws], vary, room)
 
 
 def _target_rows(target: Tokenizer, texts: Sequence[str], room: int) -> Rows:
-    def vary(row: int, chance: np.random.Generator) -> Tensor:
-        return torch.tensor([*target.vary(texts[row], chance), EOS])
-
     plain = [torch.tensor([*target.encode(text), EOS]) for text in texts]
-    return Rows(plain, vary if target.varies else None, room, stream=1)
+    return Rows(plain, cut_anew(target, texts) if target.varies else None, room, stream=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,37 @@ def test_a_script_without_spaces_takes_time_by_its_length_alone() -> None:
     assert max(map(len, parts)) <= LONGEST
 
 
+@quick
+@given(st.lists(writing | st.sampled_from(TEXTS), max_size=5), st.integers(0, 5))
+def test_many_texts_are_cut_as_one_is(texts: list[str], seed: int) -> None:
+    cut = TOKENIZER.cuts(texts, EOS)
+    ids, lengths = cut(chance(seed))
+    rows = np.split(ids, np.cumsum(lengths)[:-1]) if texts else []
+    assert len(lengths) == len(texts) and lengths.sum() == len(ids)
+    for text, row in zip(texts, rows, strict=True):
+        assert row[-1] == EOS and not {PAD, BOS, EOS, UNK} & set(row[:-1].tolist())
+        assert TOKENIZER.decode(row.tolist()) == TOKENIZER.canonical(text)
+    again, _ = cut(chance(seed))
+    assert np.array_equal(ids, again)
+
+
+def test_many_texts_are_cut_in_the_ways_of_each() -> None:
+    """Every way of a word comes about as often as it was drawn, wherever the word stands."""
+    word = "newness"
+    cut = TOKENIZER.cuts([f"{word} lower", f"lower {word}"], EOS)
+    ways = Counter(TOKENIZER._merges.draws("▁" + word))
+    seen = [Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()]
+    generator = chance()
+    for _ in range(2000):
+        ids, lengths = cut(generator)
+        for row, counts, ends in zip(np.split(ids, lengths[:1]), seen, (False, True), strict=True):
+            spelled = row[:-1].tolist()
+            found = [way for way in ways if tuple(spelled[-len(way) :] if ends else spelled[: len(way)]) == way]
+            counts[max(found, key=len)] += 1
+    for counts in seen:
+        assert all(abs(counts[way] / 2000 - share / DRAWS) < 0.05 for way, share in ways.items())
+
+
 @pytest.mark.parametrize("kind", ["words", "characters", "symbols", "bytes"])
 def test_other_kinds_have_one_cut(kind: str) -> None:
     tokenizer: Tokenizer = fit(TokenizerConfig(kind=kind), TEXTS)
@@ -109,7 +141,7 @@ def test_other_kinds_have_one_cut(kind: str) -> None:
 
 def test_rows_vary_with_epoch_and_side_and_never_outgrow_their_room() -> None:
     tensors = [torch.arange(3), torch.arange(5)]
-    rows = Rows(tensors, lambda row, chance: torch.full((int(chance.integers(1, 9)),), row))
+    rows = Rows(tensors, lambda chance: [torch.full((int(chance.integers(1, 9)),), row) for row in range(2)])
     assert torch.equal(rows.take(1, None), tensors[1])
     other = Rows(tensors, rows.vary, stream=1)
     drawn = {epoch: [side.take(0, (1, epoch)) for side in (rows, other)] for epoch in range(40)}

@@ -92,12 +92,12 @@ class Column(Protocol):
 
 
 class Rows:
-    """Tensors that are held in memory. ``vary`` makes a row anew as training sees it: the same, in other tokens."""
+    """Tensors that are held in memory. ``vary`` makes all anew as an epoch sees them: the same, in other tokens."""
 
     def __init__(
         self,
         tensors: Sequence[Tensor],
-        vary: Callable[[int, np.random.Generator], Tensor] | None = None,
+        vary: Callable[[np.random.Generator], Sequence[Tensor]] | None = None,
         room: int = 0,
         stream: int = 0,
     ) -> None:
@@ -106,26 +106,26 @@ class Rows:
         self.tensors, self.vary, self.stream = tensors, vary, stream
         self.lengths = [len(tensor) for tensor in tensors]
         self.room = max([room, *self.lengths])
-        self._epochs: dict[Draw, list[Tensor]] = {}  # of what batches were planned by; the next is planned ahead
+        self._epochs: dict[Draw, list[Tensor]] = {}  # the two that were asked for last: the next is planned ahead
 
     def take(self, row: int, draw: Draw | None) -> Tensor:
         if draw is None or self.vary is None:
             return self.tensors[row]
-        return self._epochs[draw][row] if draw in self._epochs else self._varied(row, draw)
+        return self._varied(draw)[row]
 
     def drawn_lengths(self, draw: Draw) -> Sequence[int]:
-        """Of all rows as one epoch sees them, which are kept until they are taken."""
-        if self.vary is None:
-            return self.lengths
-        if draw not in self._epochs:
-            latest = list(self._epochs.items())[-1:]
-            self._epochs = {**dict(latest), draw: [self._varied(row, draw) for row in range(len(self.tensors))]}
-        return [len(tensor) for tensor in self._epochs[draw]]
+        """Of all rows as one epoch sees them."""
+        return self.lengths if self.vary is None else [len(tensor) for tensor in self._varied(draw)]
 
-    def _varied(self, row: int, draw: Draw) -> Tensor:
+    def _varied(self, draw: Draw) -> list[Tensor]:
         assert self.vary is not None
-        varied = self.vary(row, np.random.default_rng([*draw, row, self.stream]))
-        return varied if len(varied) <= self.room else self.tensors[row]
+        if draw not in self._epochs:
+            varied = self.vary(np.random.default_rng([*draw, self.stream]))
+            fitting = [
+                other if len(other) <= self.room else plain for plain, other in zip(self.tensors, varied, strict=True)
+            ]
+            self._epochs = {**dict(list(self._epochs.items())[-1:]), draw: fitting}
+        return self._epochs[draw]
 
 
 class TensorColumn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -46,6 +46,9 @@ class Text(Modality):
 
     def augmented(self, raw: str, chance: np.random.Generator) -> Tensor:
         return torch.tensor([*self.tokenizer.vary(raw, chance), EOS])
+
+    def augmenting(self, raws: Sequence[str]) -> Callable[[np.random.Generator], Sequence[Tensor]]:
+        return cut_anew(self.tokenizer, raws)
 
     @property
     def varies(self) -> bool:
@@ -95,6 +98,17 @@ class TextFrontend(Frontend):
         if not self.by_sentence:
             return Padded(vectors, source.mask)
         return sentences.pool(vectors, source.data, source.mask, self.closing)  # type: ignore[arg-type]
+
+
+def cut_anew(tokenizer: Tokenizer, texts: Sequence[str]) -> Callable[[np.random.Generator], Sequence[Tensor]]:
+    """All texts as one epoch of training sees them, whenever it is called."""
+    cut = tokenizer.cuts(texts, EOS)
+
+    def rows(chance: np.random.Generator) -> Sequence[Tensor]:
+        ids, lengths = cut(chance)
+        return torch.from_numpy(ids).split(lengths.tolist())
+
+    return rows
 
 
 def pad_tokens(sequences: Sequence[Tensor]) -> Padded:

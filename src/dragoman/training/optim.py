@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from pydantic import Field
 
 from dragoman.config import Section
+from dragoman.training.muon import Muon
 
 
 class OptimConfig(Section):
-    kind: Literal["adam", "adamw"] = "adam"
+    kind: Literal["adam", "adamw", "muon"] = "adam"  # muon: orthogonal steps for matrices, adamw for the rest
     learning_rate: float = Field(1e-3, gt=0)
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-9
@@ -25,10 +27,22 @@ class OptimConfig(Section):
     clip: float = Field(1.0, ge=0)  # largest norm of the gradient; 0 = no clipping
 
 
-def make_optimizer(config: OptimConfig, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    build = torch.optim.AdamW if config.kind == "adamw" else torch.optim.Adam
+def make_optimizer(
+    config: OptimConfig, parameters: list[torch.nn.Parameter], matrices: Sequence[torch.nn.Parameter] = ()
+) -> torch.optim.Optimizer:
+    """``matrices``: which of the parameters may take orthogonal steps."""
+    if config.kind == "muon":
+        theirs = {id(matrix) for matrix in matrices}
+        chosen = [parameter for parameter in parameters if id(parameter) in theirs]
+        rest = make_adam(config, [parameter for parameter in parameters if id(parameter) not in theirs])
+        return Muon(chosen, rest, config.weight_decay) if chosen else rest
+    return make_adam(config, parameters)
+
+
+def make_adam(config: OptimConfig, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    build = torch.optim.Adam if config.kind == "adam" else torch.optim.AdamW
     return build(
-        parameters,
+        [{"params": parameters}],  # there may be none
         lr=config.learning_rate,
         betas=config.betas,
         eps=config.epsilon,

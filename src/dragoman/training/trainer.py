@@ -35,6 +35,7 @@ from dragoman.training.events import ENDLESS, Event, Saved, Scores, Started, Sto
 from dragoman.training.freezing import find_frozen
 from dragoman.training.loading import Loading
 from dragoman.training.machine import cores, pick_device, tiny_is_zero
+from dragoman.training.muon import hidden_matrices
 from dragoman.training.objective import check_attention, doubly_stochastic, loss_and_gold
 from dragoman.training.optim import clipped_step, gradient_norm, learning_rate, make_optimizer
 from dragoman.training.options import TrainingConfig
@@ -69,7 +70,7 @@ class Trainer:
         for parameter in self.frozen.parameters:
             parameter.requires_grad_(False)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.optimizer = make_optimizer(config.optim, self.parameters)
+        self.optimizer = make_optimizer(config.optim, self.parameters, hidden_matrices(model))
         self.progress = Progress()
         self.carried: State | None = None  # running text: where the streams stand
         self.loading: Loading | None = None  # what the next batches come from, while training runs

@@ -7,7 +7,7 @@ sentencepiece can do this too, but not from a given seed, and training must go o
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import chain
 from random import Random
@@ -29,7 +29,7 @@ class Merges:
 
     def cut(self, words: list[str], chance: np.random.Generator) -> list[int]:
         """The ids of one behind the other, each cut by chance."""
-        parts = [part for word in words for part in self._parts(word)]
+        parts = self.parts(words)
         chosen = chance.integers(DRAWS, size=len(parts)).tolist()
         return list(chain.from_iterable(self.draws(part)[draw] for part, draw in zip(parts, chosen, strict=True)))
 
@@ -60,6 +60,10 @@ class Merges:
             found.append(known[pieces])
         return found
 
+    def parts(self, words: Iterable[str]) -> list[str]:
+        """What is cut as one."""
+        return [part for word in words for part in self._parts(word)]
+
     def _parts(self, word: str) -> list[str]:
         """A very long word at borders of its pieces, so that the time it takes grows with its length alone."""
         if len(word) <= LONGEST:
@@ -71,3 +75,39 @@ class Merges:
                     parts.append("")
                 parts[-1] += piece
         return parts
+
+
+class Cuts:
+    """Texts with all the ways to cut their words laid out in arrays: cutting them anew takes hardly any time.
+
+    Words are numbered; of each, the ids of its ways stand one behind the other in one pool.
+    """
+
+    def __init__(self, merges: Merges, texts: Iterable[list[str]], closing: int) -> None:
+        """``texts``: the words of each. ``closing``: the id that ends every text."""
+        numbers: dict[str, int] = {}
+        rows = [[numbers.setdefault(part, len(numbers)) for part in merges.parts(words)] for words in texts]
+        end = len(numbers)  # a word of its own, with one way to cut it
+        self.words = np.array([word for row in rows for word in (*row, end)], dtype=np.int32)
+        self.counts = np.array([len(row) + 1 for row in rows], dtype=np.int64)  # words of a text
+        pool: list[int] = []
+        begins, lengths = np.zeros((2, end + 1, DRAWS), np.int32)
+        found: list[list[tuple[int, ...]]] = [*map(merges.draws, numbers), [(closing,)] * DRAWS]
+        for number, ways in enumerate(found):
+            known: dict[tuple[int, ...], int] = {}  # where each way stands in the pool
+            for draw, way in enumerate(ways):
+                if way not in known:
+                    known[way] = len(pool)
+                    pool += way
+                begins[number, draw], lengths[number, draw] = known[way], len(way)
+        self.pool, self.begins, self.lengths = np.array(pool, dtype=np.int64), begins, lengths
+
+    def draw(self, chance: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all texts one behind the other, and how many each has."""
+        chosen = self.words, chance.integers(DRAWS, size=len(self.words))
+        lengths = self.lengths[chosen]  # of each word
+        ends = np.cumsum(lengths)
+        within = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
+        ids = self.pool[np.repeat(self.begins[chosen], lengths) + within]
+        last = np.cumsum(self.counts) - 1  # of each text the number of its last word
+        return ids, np.diff(ends[last], prepend=0)

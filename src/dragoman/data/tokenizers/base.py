@@ -7,7 +7,8 @@ import pkgutil
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -21,6 +22,8 @@ from dragoman.files import write_json
 UNKNOWN = "⁇"  # how decoded text shows a token that is not known
 SPACE_MARK = "▁"  # how a picture shows a space
 FORMAT = 1
+
+CutAll = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]  # ids, how many of them each text has
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -126,6 +129,16 @@ class Tokenizer(ABC):
     def vary(self, text: str, chance: np.random.Generator) -> list[int]:
         """The ids of ``text`` cut in one of the ways that training sees it in."""
         return self.encode(text)
+
+    def cuts(self, texts: Sequence[str], closing: int) -> CutAll:
+        """``vary`` of many texts at once, as often as it is called: their ids one behind the other, each text closed by
+        ``closing``, and how many ids each has."""
+
+        def cut(chance: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+            rows = [[*self.vary(text, chance), closing] for text in texts]
+            return np.array(list(chain.from_iterable(rows)), dtype=np.int64), np.array([len(row) for row in rows])
+
+        return cut
 
     def with_drop(self, drop: float, texts: Iterable[str]) -> Tokenizer:
         """The same tokens, cut in training as another run on ``texts`` wants it."""

@@ -12,7 +12,7 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -21,8 +21,8 @@ from typing import Any, Self
 import numpy as np
 
 from dragoman.config import ConfigError
-from dragoman.data.tokenizers._merges import Merges
-from dragoman.data.tokenizers.base import SPACE_MARK, UNKNOWN, Tokenizer, TokenizerConfig, clean, printable
+from dragoman.data.tokenizers._merges import Cuts, Merges
+from dragoman.data.tokenizers.base import SPACE_MARK, UNKNOWN, CutAll, Tokenizer, TokenizerConfig, clean, printable
 from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, damaged, read_bytes
 from dragoman.errors import UserError
 from dragoman.files import write_atomically
@@ -113,8 +113,16 @@ class Subwords(Tokenizer):
     def vary(self, text: str, chance: np.random.Generator) -> list[int]:
         if not self.varies:
             return self.encode(text)
+        return self._merges.cut(self._words(text), chance)
+
+    def cuts(self, texts: Sequence[str], closing: int) -> CutAll:
+        if not self.varies:
+            return super().cuts(texts, closing)
+        return Cuts(self._merges, map(self._words, texts), closing).draw
+
+    def _words(self, text: str) -> list[str]:
         escaped = escape(clean(text, self.normalize))
-        return self._merges.cut([SPACE_MARK + word for word in escaped.split(" ")[1:]], chance)
+        return [SPACE_MARK + word for word in escaped.split(" ")[1:]]
 
     @cached_property
     def _merges(self) -> Merges:

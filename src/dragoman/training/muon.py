@@ -1,0 +1,114 @@
+"""Momentum that is made orthogonal, for the matrices inside a network (Jordan et al. 2024, "Muon"); Adam for the rest.
+
+A step along the momentum of a matrix mostly strengthens what a few of its directions do already. With all its singular
+values made 1, every direction moves as far: fewer updates learn as much, for some products of a width by a width more
+each. Tables of vectors and the output layer, which see few of their rows in an update, and whatever is no matrix are
+Adam's. A step is as large as one of Adam's usually is (Liu et al. 2025, "Muon is scalable for LLM training", eq. 4), so
+that one learning rate serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.nn.layers import Embedding
+from dragoman.nn.model import Model
+from dragoman.nn.positions import Positions
+
+MOMENTUM = 0.95
+ITERATION = (3.4445, -4.7750, 2.0315)  # of x ↦ ax + bx³ + cx⁵, which brings every singular value near 1
+ITERATIONS = 5
+LIKE_ADAM = 0.2  # root mean square of a step of Adam's with rate 1
+
+
+class Muon(torch.optim.Optimizer):
+    """One optimiser to those who hold it: groups, states and steps of both."""
+
+    grad_scale: Tensor | None = None  # gradients are divided by it, as torch's fused optimisers do
+
+    def __init__(self, matrices: list[nn.Parameter], rest: torch.optim.Optimizer, weight_decay: float = 0.0) -> None:
+        """``rest``: the optimiser of all other parameters."""
+        super().__init__(matrices, {"lr": rest.param_groups[0]["lr"], "weight_decay": weight_decay})
+        self.rest, self.own = rest, self.param_groups[0]
+        self.param_groups += rest.param_groups
+        rest.state = self.state
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        self.rest.grad_scale = self.grad_scale  # type: ignore[attr-defined]
+        self.rest.step()
+        moved = [matrix for matrix in self.own["params"] if matrix.grad is not None]
+        ahead = [cut_into_blocks(self._momentum(matrix)) for matrix in moved]
+        rate, decay = self.own["lr"], self.own["weight_decay"]
+        for matrix, blocks in zip(moved, orthogonal(ahead), strict=True):
+            if decay:
+                matrix.mul_(1 - rate * decay)
+            size = LIKE_ADAM * max(blocks.shape[1:]) ** 0.5
+            matrix.add_(join_blocks(blocks, matrix.shape), alpha=-rate * size)
+
+    def _momentum(self, matrix: nn.Parameter) -> Tensor:
+        """Nesterov's: a step ahead of what is kept."""
+        assert matrix.grad is not None
+        gradient = matrix.grad if self.grad_scale is None else matrix.grad / self.grad_scale
+        kept = self.state[matrix].setdefault("momentum", torch.zeros_like(matrix))
+        kept.lerp_(gradient, 1 - MOMENTUM)
+        return torch.lerp(gradient, kept, MOMENTUM)
+
+
+def hidden_matrices(model: Model) -> list[nn.Parameter]:
+    """What leads from vectors to vectors: neither tables nor what scores a vocabulary."""
+    tables: set[int] = set()
+    for module in model.modules():
+        is_output = isinstance(module, nn.Linear) and module.out_features == model.decoder.vocabulary
+        if is_output or isinstance(module, (Embedding, Positions)):
+            tables.update(map(id, module.parameters(recurse=False)))
+    return [
+        parameter
+        for parameter in model.parameters()
+        if parameter.dim() == 2 and min(parameter.shape) > 1 and id(parameter) not in tables
+    ]
+
+
+def cut_into_blocks(matrix: Tensor) -> Tensor:
+    """(n, rows, columns): squares where one side is a multiple of the other. What lies side by side in one matrix, as
+    Q, K and V or the gates of a cell do, are matrices of their own."""
+    rows, columns = matrix.shape
+    if rows % columns == 0:
+        return matrix.view(-1, columns, columns)
+    if columns % rows == 0:
+        return matrix.view(rows, -1, rows).transpose(0, 1)
+    return matrix[None]
+
+
+def join_blocks(blocks: Tensor, shape: torch.Size) -> Tensor:
+    """The inverse of ``cut_into_blocks``."""
+    rows, columns = shape
+    if columns > rows and columns % rows == 0:
+        blocks = blocks.transpose(0, 1)
+    return blocks.reshape(shape)
+
+
+def orthogonal(matrices: Iterable[Tensor]) -> list[Tensor]:
+    """Of stacks of matrices (n, rows, columns) those nearest to them whose singular values are all about 1.
+
+    Newton-Schulz iteration: products only, here of all matrices of one shape at once.
+    """
+    given = list(matrices)
+    shapes: dict[torch.Size, list[int]] = {}
+    for index, stack in enumerate(given):
+        shapes.setdefault(stack.shape[1:], []).append(index)
+    found: dict[int, Tensor] = {}
+    for (rows, columns), where in shapes.items():
+        x = torch.cat([given[index] for index in where])
+        x = x.transpose(1, 2) if rows > columns else x  # the smaller product of the two
+        x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+        a, b, c = ITERATION
+        for _ in range(ITERATIONS):
+            square = torch.bmm(x, x.transpose(1, 2))
+            x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+        x = x.transpose(1, 2) if rows > columns else x
+        found |= zip(where, x.split([len(given[index]) for index in where]), strict=True)
+    return [found[index] for index in range(len(given))]
