@@ -17,6 +17,7 @@ from torch import nn
 from dragoman.config import merge
 from dragoman.planning import plan
 from dragoman.recipe import spell_out
+from dragoman.training.checkpoint import read_progress
 from dragoman.training.events import Event, Validated
 from dragoman.training.muon import Muon, cut_into_blocks, hidden_matrices, join_blocks, orthogonal
 from dragoman.training.optim import OptimConfig, clipped_step, gradient_norm, make_optimizer
@@ -30,7 +31,7 @@ def test_a_clipped_step_is_torchs_clipping_and_a_step(kind: str, limit: float) -
     config = OptimConfig(kind=kind, clip=limit, weight_decay=0.01)
     mine = nn.Sequential(nn.Linear(5, 7), nn.Linear(7, 3))
     theirs = copy.deepcopy(mine)
-    steps = [make_optimizer(config, list(model.parameters()), [model[1].weight]) for model in (mine, theirs)]
+    steps = [make_optimizer(config, list(model.parameters()), {model[1].weight: 1}) for model in (mine, theirs)]
     for _ in range(5):
         x = torch.randn(4, 5)
         for model in (mine, theirs):
@@ -43,6 +44,8 @@ def test_a_clipped_step_is_torchs_clipping_and_a_step(kind: str, limit: float) -
         steps[1].step()
         for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
             torch.testing.assert_close(a, b)
+            for name, kept in steps[0].state[a].items():  # orthogonal steps hardly show how large the gradients are
+                torch.testing.assert_close(kept, steps[1].state[b][name])
 
 
 def test_the_norm_counts_only_what_has_a_gradient() -> None:
@@ -56,21 +59,25 @@ def test_the_norm_counts_only_what_has_a_gradient() -> None:
 
 @given(st.integers(1, 4), st.sampled_from([(6, 6), (12, 6), (6, 12), (5, 7), (7, 5)]))
 @settings(max_examples=30, deadline=None)
-def test_blocks_cover_a_matrix_once(times: int, shape: tuple[int, int]) -> None:
-    rows, columns = shape[0] * times, shape[1]
-    matrix = torch.arange(rows * columns).view(rows, columns)
-    blocks = cut_into_blocks(matrix)
-    assert torch.equal(join_blocks(blocks, matrix.shape), matrix)
-    assert sorted(blocks.flatten().tolist()) == list(range(rows * columns))
+def test_blocks_cover_a_matrix_once(parts: int, shape: tuple[int, int]) -> None:
+    rows, columns = shape
+    matrix = torch.arange(parts * rows * columns).view(parts * rows, columns)
+    blocks = cut_into_blocks(matrix, parts)
+    assert torch.equal(join_blocks(blocks, matrix.shape, parts), matrix)
+    assert sorted(blocks.flatten().tolist()) == list(range(matrix.numel()))
+    for one, whole in zip(blocks.reshape(parts, -1), matrix.view(parts, -1), strict=True):
+        assert set(one.tolist()) == set(whole.tolist())  # no block lies in two parts
     if max(rows, columns) % min(rows, columns) == 0:
         assert blocks.shape[1] == blocks.shape[2]
 
 
 def test_packed_matrices_are_cut_apart() -> None:
-    """Q, K and V of one product, and the second layer of a feed-forward, whose inputs lie side by side."""
+    """Q, K and V of one product, the second layer of a feed-forward, whose inputs lie side by side, and gates."""
     parts = torch.rand(3, 4, 4)
     assert torch.equal(cut_into_blocks(torch.cat(list(parts))), parts)
     assert torch.equal(cut_into_blocks(torch.cat(list(parts), 1)), parts)
+    gates = torch.rand(3, 4, 6)  # a cell's: 12 x 6 are two squares, but each would hold one gate and a half
+    assert torch.equal(cut_into_blocks(gates.view(12, 6), 3), gates)
 
 
 def test_singular_values_come_near_one_and_directions_stay() -> None:
@@ -93,7 +100,7 @@ def test_a_step_is_as_large_as_adams_and_does_not_depend_on_the_gradients_size()
     for size in (1.0, 1e-4):
         matrix, table = nn.Parameter(torch.zeros(48, 16)), nn.Parameter(torch.zeros(9, 4))
         matrix.grad, table.grad = gradient * size, torch.ones(9, 4)
-        make_optimizer(OptimConfig(kind="muon", learning_rate=0.01), [table, matrix], [matrix]).step()
+        make_optimizer(OptimConfig(kind="muon", learning_rate=0.01), [table, matrix], {matrix: 1}).step()
         assert float(table.detach().square().mean().sqrt()) == pytest.approx(0.01, rel=1e-3)  # Adam's first
         moved.append(matrix.detach())
     torch.testing.assert_close(moved[0], moved[1], rtol=1e-2, atol=1e-5)
@@ -105,7 +112,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "encoder": {"kind": "transformer", "width": 16, "heads": 2, "layers": 1, "feed_forward": 32},
         "decoder": {"kind": "transformer", "width": 16, "heads": 2, "layers": 1, "feed_forward": 32},
     },
-    "rnn": {"decoder": {"tie_embeddings": False}},
+    "rnn": {"encoder": {"kind": "rnn", "cell": "gru"}, "decoder": {"cell": "gru", "tie_embeddings": False}},
 }
 
 
@@ -119,7 +126,9 @@ def test_muon_learns_and_goes_on_exactly(
     optim = {"kind": "muon", "learning_rate": 0.01, "warmup": 4, "weight_decay": 0.01}
     found = merge(found, {"training": {"max_updates": 24, "validate_every": 12, "optim": optim}})
     model = plan(pairs, settings=found).system.model
-    names = {name for name, one in model.named_parameters() if any(one is other for other in hidden_matrices(model))}
+    matrices = hidden_matrices(model)
+    names = {name for name, one in model.named_parameters() if one in matrices}
+    assert all(matrices[one] == (3 if "_l0" in name else 1) for name, one in model.named_parameters() if name in names)
     assert names and not [name for name in names if "embedding" in name or name == "decoder.project.weight"]
     assert any(name.startswith("encoders.") for name in names) and any(name.startswith("decoder.") for name in names)
     events: list[Event] = []
@@ -128,7 +137,7 @@ def test_muon_learns_and_goes_on_exactly(
     assert losses[-1] < losses[0]
     asked = iter(range(1, 100))
     train(pairs, out=tmp_path / "parts", settings=found, should_stop=lambda: next(asked) == 7)
-    assert list(load_file(tmp_path / "parts" / "checkpoint.safetensors"))
+    assert read_progress(tmp_path / "parts" / "checkpoint.safetensors").update == 7
     train(pairs, out=tmp_path / "parts", settings=found)
     whole, parts = (load_file(tmp_path / name / "checkpoint.safetensors") for name in ("whole", "parts"))
     assert [name for name in whole if name.endswith(".momentum")]
@@ -140,7 +149,11 @@ def test_frozen_matrices_are_left_out() -> None:
     for parameters, kinds in (([table], torch.optim.AdamW), ([matrix], Muon), ([table, matrix], Muon)):
         for one in parameters:
             one.grad = torch.eye(2) if one is matrix else torch.ones(3, 2)
-        optimizer = make_optimizer(OptimConfig(kind="muon"), parameters, [matrix])
+        optimizer = make_optimizer(OptimConfig(kind="muon"), parameters, {matrix: 1})
         assert isinstance(optimizer, kinds)
-        assert [one for group in optimizer.param_groups for one in group["params"]] == parameters[::-1]
+        held = [one for group in optimizer.param_groups for one in group["params"]]
+        assert len(held) == len(parameters) and set(held) == set(parameters)
+        before = [one.detach().clone() for one in (table, matrix)]
         optimizer.step()
+        moved = [not torch.equal(one, old) for one, old in zip((table, matrix), before, strict=True)]
+        assert moved == [table in set(parameters), matrix in set(parameters)]

@@ -647,14 +647,14 @@ def test_numbers_below_the_full_ones_do_not_slow_training_down(bench: Bench, tmp
 # ---- state
 
 
-@pytest.mark.parametrize("kind", ["adam", "adamw"])
+@pytest.mark.parametrize("kind", ["adam", "adamw", "muon"])
 def test_the_optimizer_comes_back_exactly(tmp_path: Path, kind: str) -> None:
     config = OptimConfig(kind=kind, weight_decay=0.01)
 
     def make() -> tuple[nn.Module, torch.optim.Optimizer]:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
-        return model, make_optimizer(config, list(model.parameters()))
+        return model, make_optimizer(config, list(model.parameters()), {model[1].weight: 1})
 
     def advance(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int) -> None:
         torch.manual_seed(seed)
@@ -672,10 +672,25 @@ def test_the_optimizer_comes_back_exactly(tmp_path: Path, kind: str) -> None:
     advance(model, optimizer, 9)
     advance(other, restored, 9)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
-    states = [list(one.state.values()) for one in (optimizer, restored)]
-    for first, second in zip(*states, strict=True):
-        assert first.keys() == second.keys() == {"step", "exp_avg", "exp_avg_sq"}
+    for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        first, second = optimizer.state[mine], restored.state[theirs]
+        assert first.keys() == second.keys()
+        assert first.keys() == {"step", "exp_avg", "exp_avg_sq"} or (kind == "muon" and first.keys() == {"momentum"})
         assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_the_state_of_another_optimizer_is_refused(tmp_path: Path) -> None:
+    """It is kept by place: in another order it would be that of other parameters."""
+    model = nn.Linear(3, 4)
+    optimizers = [
+        make_optimizer(OptimConfig(), order) for order in ([model.weight, model.bias], [model.bias, model.weight])
+    ]
+    model(torch.randn(5, 3)).sum().backward()
+    optimizers[0].step()
+    save_checkpoint(tmp_path / "c.safetensors", model, optimizers[0], Progress(update=1))
+    load_checkpoint(tmp_path / "c.safetensors", model, optimizers[0])
+    with pytest.raises(UserError, match="another optimiser"):
+        load_checkpoint(tmp_path / "c.safetensors", model, optimizers[1])
 
 
 # ---- batches

@@ -18,6 +18,8 @@ from dragoman.modalities.text import cut_anew
 from dragoman.nn.model import Model
 from dragoman.nn.positions import Positions
 
+TARGET_STREAM = 1  # of the random numbers that cut texts anew; the sources have the others
+
 
 def room(model: Model, max_tokens: int, sources: int) -> int:
     """Tokens of a text that training cuts anew: no more than rows may have, and than learned positions are there for,
@@ -37,12 +39,13 @@ def encoded(
 ) -> Encoded:
     """``folder``: of the run, where decoded files may be kept. ``room``: tokens of a text that is cut anew, at most."""
     sources: dict[str, Column] = {}
-    for name, modality in modalities.items():
+    for index, (name, modality) in enumerate(modalities.items()):
+        stream = index if index < TARGET_STREAM else index + 1
         raws = [example.sources[name] for example in examples]
         sources[name] = (
             FileColumn(modality, raws, Cache.of(cache, folder and folder / "cache" / name))
             if modality.is_file
-            else TensorColumn(_source_rows(modality, raws, room), modality.collate)
+            else TensorColumn(_source_rows(modality, raws, room, stream), modality.collate)
         )
     return Encoded(sources, _target_rows(target, [example.target for example in examples], room), bos=BOS, pad=PAD)
 
@@ -53,11 +56,11 @@ def running(examples: Sequence[Example], target: Tokenizer, chunk: int, carries:
     return RunningText(lines, chunk=chunk, carries=carries, bos=BOS, eos=EOS, pad=PAD)
 
 
-def _source_rows(modality: Modality, raws: Sequence[str], room: int) -> Rows:
+def _source_rows(modality: Modality, raws: Sequence[str], room: int, stream: int) -> Rows:
     vary = modality.augmenting(raws) if modality.varies else None
-    return Rows([modality.tensor(raw) for raw in raws], vary, room)
+    return Rows([modality.tensor(raw) for raw in raws], vary, room, stream)
 
 
 def _target_rows(target: Tokenizer, texts: Sequence[str], room: int) -> Rows:
     plain = [torch.tensor([*target.encode(text), EOS]) for text in texts]
-    return Rows(plain, cut_anew(target, texts) if target.varies else None, room, stream=1)
+    return Rows(plain, cut_anew(target, texts) if target.varies else None, room, TARGET_STREAM)

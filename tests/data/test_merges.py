@@ -111,8 +111,19 @@ def test_many_texts_are_cut_as_one_is(texts: list[str], seed: int) -> None:
     for text, row in zip(texts, rows, strict=True):
         assert row[-1] == EOS and not {PAD, BOS, EOS, UNK} & set(row[:-1].tolist())
         assert TOKENIZER.decode(row.tolist()) == TOKENIZER.canonical(text)
+        alone, _ = TOKENIZER.cuts([text], EOS)(chance(seed))
+        assert alone.tolist() == [*TOKENIZER.vary(text, chance(seed)), EOS]
     again, _ = cut(chance(seed))
     assert np.array_equal(ids, again)
+
+
+def test_more_words_than_are_remembered_are_cut_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    laid_out, _ = TOKENIZER.cuts(TEXTS, EOS)(chance())
+    monkeypatch.setattr("dragoman.data.tokenizers._merges.KEPT", 3)
+    ids, lengths = TOKENIZER.cuts(TEXTS, EOS)(chance())
+    rows = [row.tolist() for row in np.split(ids, np.cumsum(lengths)[:-1])]
+    assert [TOKENIZER.decode(row) for row in rows] == [TOKENIZER.canonical(text) for text in TEXTS]
+    assert ids.dtype == laid_out.dtype and all(row[-1] == EOS for row in rows)
 
 
 def test_many_texts_are_cut_in_the_ways_of_each() -> None:

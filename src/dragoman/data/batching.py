@@ -106,7 +106,7 @@ class Rows:
         self.tensors, self.vary, self.stream = tensors, vary, stream
         self.lengths = [len(tensor) for tensor in tensors]
         self.room = max([room, *self.lengths])
-        self._epochs: dict[Draw, list[Tensor]] = {}  # the two that were asked for last: the next is planned ahead
+        self._epochs: dict[Draw, list[Tensor]] = {}  # the two that were drawn last: the next is planned ahead
 
     def take(self, row: int, draw: Draw | None) -> Tensor:
         if draw is None or self.vary is None:

@@ -27,7 +27,7 @@ CacheKind = Literal["auto", "none", "memory", "disk"]
 MEMORY = 512 * 2**20  # bytes that are kept unasked
 LOOKED_AT = 8  # files that an estimate is made from
 
-Draw = tuple[int, int]  # (seed, epoch): with the row's number, what random changes depend on
+Draw = tuple[int, int]  # (seed, epoch): with the row's place, what random changes depend on
 
 
 class Cache:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -102,10 +102,10 @@ class TextFrontend(Frontend):
 
 def cut_anew(tokenizer: Tokenizer, texts: Sequence[str]) -> Callable[[np.random.Generator], Sequence[Tensor]]:
     """All texts as one epoch of training sees them, whenever it is called."""
-    cut = tokenizer.cuts(texts, EOS)
+    cut = cache(lambda: tokenizer.cuts(texts, EOS))  # dev is never cut anew, so it is not made ready for it
 
     def rows(chance: np.random.Generator) -> Sequence[Tensor]:
-        ids, lengths = cut(chance)
+        ids, lengths = cut()(chance)
         return torch.from_numpy(ids).split(lengths.tolist())
 
     return rows

@@ -110,6 +110,11 @@ def load_checkpoint(path: Path, model: torch.nn.Module, optimizer: torch.optim.O
         for name, value in tensors.items():
             if name.startswith(prefix):
                 kind = name.removeprefix(prefix)
+                if value.dim() and value.shape != parameter.shape:
+                    raise UserError(
+                        f"{path}: {name} has the shape {tuple(value.shape)}, not {tuple(parameter.shape)}; "
+                        "it was made by another optimiser or version; --fresh sets the old run aside"
+                    )
                 state[kind] = value.to(parameter.device)  # "step" too: a fused optimiser keeps it there
         if state:
             optimizer.state[parameter] = state

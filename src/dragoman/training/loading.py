@@ -1,6 +1,6 @@
 """Batches in the order of training, without end; where they come from files, made ahead of need.
 
-What a batch holds depends on (seed, epoch, row) alone, so training is the same with any number of loaders.
+What a batch holds depends on seed, epoch and its rows alone, so training is the same with any number of loaders.
 """
 
 from __future__ import annotations

@@ -9,11 +9,12 @@ that one learning rate serves both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
 
+from dragoman.contracts import Decoder
 from dragoman.nn.layers import Embedding
 from dragoman.nn.model import Model
 from dragoman.nn.positions import Positions
@@ -29,9 +30,13 @@ class Muon(torch.optim.Optimizer):
 
     grad_scale: Tensor | None = None  # gradients are divided by it, as torch's fused optimisers do
 
-    def __init__(self, matrices: list[nn.Parameter], rest: torch.optim.Optimizer, weight_decay: float = 0.0) -> None:
-        """``rest``: the optimiser of all other parameters."""
-        super().__init__(matrices, {"lr": rest.param_groups[0]["lr"], "weight_decay": weight_decay})
+    def __init__(
+        self, matrices: Mapping[nn.Parameter, int], rest: torch.optim.Optimizer, weight_decay: float = 0.0
+    ) -> None:
+        """``matrices``: each with the number of parts that lie one below the other in it. ``rest``: the optimiser of
+        all other parameters."""
+        self.parts = dict(matrices)
+        super().__init__(list(matrices), {"lr": rest.param_groups[0]["lr"], "weight_decay": weight_decay})
         self.rest, self.own = rest, self.param_groups[0]
         self.param_groups += rest.param_groups
         rest.state = self.state
@@ -41,53 +46,64 @@ class Muon(torch.optim.Optimizer):
         self.rest.grad_scale = self.grad_scale  # type: ignore[attr-defined]
         self.rest.step()
         moved = [matrix for matrix in self.own["params"] if matrix.grad is not None]
-        ahead = [cut_into_blocks(self._momentum(matrix)) for matrix in moved]
+        ahead = [cut_into_blocks(self._momentum(matrix), self.parts[matrix]) for matrix in moved]
         rate, decay = self.own["lr"], self.own["weight_decay"]
         for matrix, blocks in zip(moved, orthogonal(ahead), strict=True):
             if decay:
                 matrix.mul_(1 - rate * decay)
             size = LIKE_ADAM * max(blocks.shape[1:]) ** 0.5
-            matrix.add_(join_blocks(blocks, matrix.shape), alpha=-rate * size)
+            matrix.add_(join_blocks(blocks, matrix.shape, self.parts[matrix]), alpha=-rate * size)
 
     def _momentum(self, matrix: nn.Parameter) -> Tensor:
         """Nesterov's: a step ahead of what is kept."""
         assert matrix.grad is not None
         gradient = matrix.grad if self.grad_scale is None else matrix.grad / self.grad_scale
-        kept = self.state[matrix].setdefault("momentum", torch.zeros_like(matrix))
+        if "momentum" not in self.state[matrix]:
+            self.state[matrix]["momentum"] = torch.zeros_like(matrix)
+        kept: Tensor = self.state[matrix]["momentum"]
         kept.lerp_(gradient, 1 - MOMENTUM)
         return torch.lerp(gradient, kept, MOMENTUM)
 
 
-def hidden_matrices(model: Model) -> list[nn.Parameter]:
-    """What leads from vectors to vectors: neither tables nor what scores a vocabulary."""
-    tables: set[int] = set()
+def hidden_matrices(model: Model) -> dict[nn.Parameter, int]:
+    """What leads from vectors to vectors, neither tables nor what scores a vocabulary; and of how many parts, one below
+    the other, each is made: the gates of a cell."""
+    tables: set[nn.Parameter] = set()
+    gates: dict[nn.Parameter, int] = {}
     for module in model.modules():
-        is_output = isinstance(module, nn.Linear) and module.out_features == model.decoder.vocabulary
-        if is_output or isinstance(module, (Embedding, Positions)):
-            tables.update(map(id, module.parameters(recurse=False)))
-    return [
-        parameter
+        if isinstance(module, (Embedding, Positions)) or module is model.ctc:
+            tables.update(module.parameters(recurse=False))
+        elif isinstance(module, Decoder):
+            layers = (child for child in module.children() if isinstance(child, nn.Linear))
+            outputs = (layer for layer in layers if layer.out_features == module.vocabulary)
+            tables.update(parameter for layer in outputs for parameter in layer.parameters())
+        elif isinstance(module, nn.RNNBase):
+            gates |= {one: len(one) // module.hidden_size for one in module.parameters(recurse=False)}
+    return {
+        parameter: gates.get(parameter, 1)
         for parameter in model.parameters()
-        if parameter.dim() == 2 and min(parameter.shape) > 1 and id(parameter) not in tables
-    ]
+        if parameter.dim() == 2 and min(parameter.shape) > 1 and parameter not in tables
+    }
 
 
-def cut_into_blocks(matrix: Tensor) -> Tensor:
-    """(n, rows, columns): squares where one side is a multiple of the other. What lies side by side in one matrix, as
-    Q, K and V or the gates of a cell do, are matrices of their own."""
-    rows, columns = matrix.shape
+def cut_into_blocks(matrix: Tensor, parts: int = 1) -> Tensor:
+    """(n, rows, columns): the parts, and of these squares where one side is a multiple of the other. So Q, K and V of
+    one product are matrices of their own, and so are the gates of a cell."""
+    height, columns = matrix.shape
+    rows = height // parts
     if rows % columns == 0:
-        return matrix.view(-1, columns, columns)
+        return matrix.reshape(-1, columns, columns)
     if columns % rows == 0:
-        return matrix.view(rows, -1, rows).transpose(0, 1)
-    return matrix[None]
+        return matrix.reshape(parts, rows, -1, rows).transpose(1, 2).reshape(-1, rows, rows)
+    return matrix.reshape(parts, rows, columns)
 
 
-def join_blocks(blocks: Tensor, shape: torch.Size) -> Tensor:
+def join_blocks(blocks: Tensor, shape: torch.Size, parts: int = 1) -> Tensor:
     """The inverse of ``cut_into_blocks``."""
-    rows, columns = shape
+    height, columns = shape
+    rows = height // parts
     if columns > rows and columns % rows == 0:
-        blocks = blocks.transpose(0, 1)
+        blocks = blocks.reshape(parts, -1, rows, rows).transpose(1, 2)
     return blocks.reshape(shape)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 import torch
@@ -28,13 +29,14 @@ class OptimConfig(Section):
 
 
 def make_optimizer(
-    config: OptimConfig, parameters: list[torch.nn.Parameter], matrices: Sequence[torch.nn.Parameter] = ()
+    config: OptimConfig,
+    parameters: list[torch.nn.Parameter],
+    matrices: Mapping[torch.nn.Parameter, int] = MappingProxyType({}),
 ) -> torch.optim.Optimizer:
-    """``matrices``: which of the parameters may take orthogonal steps."""
+    """``matrices``: which of the parameters may take orthogonal steps, and of how many parts each is made."""
     if config.kind == "muon":
-        theirs = {id(matrix) for matrix in matrices}
-        chosen = [parameter for parameter in parameters if id(parameter) in theirs]
-        rest = make_adam(config, [parameter for parameter in parameters if id(parameter) not in theirs])
+        chosen = {parameter: matrices[parameter] for parameter in parameters if parameter in matrices}
+        rest = make_adam(config, [parameter for parameter in parameters if parameter not in matrices])
         return Muon(chosen, rest, config.weight_decay) if chosen else rest
     return make_adam(config, parameters)
 

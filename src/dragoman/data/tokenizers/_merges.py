@@ -7,7 +7,8 @@ sentencepiece can do this too, but not from a given seed, and training must go o
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from random import Random
@@ -77,6 +78,10 @@ class Merges:
         return parts
 
 
+class TooManyWords(Exception):
+    """To have all their cuts in memory."""
+
+
 class Cuts:
     """Texts with all the ways to cut their words laid out in arrays: cutting them anew takes hardly any time.
 
@@ -84,23 +89,28 @@ class Cuts:
     """
 
     def __init__(self, merges: Merges, texts: Iterable[list[str]], closing: int) -> None:
-        """``texts``: the words of each. ``closing``: the id that ends every text."""
+        """``texts``: the words of each. ``closing``: the id that ends every text. Raises ``TooManyWords`` rather than
+        laying out more than are remembered."""
         numbers: dict[str, int] = {}
-        rows = [[numbers.setdefault(part, len(numbers)) for part in merges.parts(words)] for words in texts]
+        rows = []
+        for words in texts:
+            rows.append([numbers.setdefault(part, len(numbers)) for part in merges.parts(words)])
+            if len(numbers) > KEPT:
+                raise TooManyWords
         end = len(numbers)  # a word of its own, with one way to cut it
         self.words = np.array([word for row in rows for word in (*row, end)], dtype=np.int32)
         self.counts = np.array([len(row) + 1 for row in rows], dtype=np.int64)  # words of a text
-        pool: list[int] = []
+        pool = array("i")
         begins, lengths = np.zeros((2, end + 1, DRAWS), np.int32)
-        found: list[list[tuple[int, ...]]] = [*map(merges.draws, numbers), [(closing,)] * DRAWS]
-        for number, ways in enumerate(found):
+        everything: Iterator[Sequence[tuple[int, ...]]] = chain(map(merges.draws, numbers), [[(closing,)] * DRAWS])
+        for number, ways in enumerate(everything):
             known: dict[tuple[int, ...], int] = {}  # where each way stands in the pool
             for draw, way in enumerate(ways):
                 if way not in known:
                     known[way] = len(pool)
-                    pool += way
+                    pool.extend(way)
                 begins[number, draw], lengths[number, draw] = known[way], len(way)
-        self.pool, self.begins, self.lengths = np.array(pool, dtype=np.int64), begins, lengths
+        self.pool, self.begins, self.lengths = np.frombuffer(pool, dtype=np.int32), begins, lengths
 
     def draw(self, chance: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """The ids of all texts one behind the other, and how many each has."""
@@ -110,4 +120,4 @@ class Cuts:
         within = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
         ids = self.pool[np.repeat(self.begins[chosen], lengths) + within]
         last = np.cumsum(self.counts) - 1  # of each text the number of its last word
-        return ids, np.diff(ends[last], prepend=0)
+        return ids.astype(np.int64), np.diff(ends[last], prepend=0)

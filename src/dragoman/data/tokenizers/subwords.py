@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 
 from dragoman.config import ConfigError
-from dragoman.data.tokenizers._merges import Cuts, Merges
+from dragoman.data.tokenizers._merges import Cuts, Merges, TooManyWords
 from dragoman.data.tokenizers.base import SPACE_MARK, UNKNOWN, CutAll, Tokenizer, TokenizerConfig, clean, printable
 from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, damaged, read_bytes
 from dragoman.errors import UserError
@@ -118,7 +118,10 @@ class Subwords(Tokenizer):
     def cuts(self, texts: Sequence[str], closing: int) -> CutAll:
         if not self.varies:
             return super().cuts(texts, closing)
-        return Cuts(self._merges, map(self._words, texts), closing).draw
+        try:
+            return Cuts(self._merges, map(self._words, texts), closing).draw
+        except TooManyWords:
+            return super().cuts(texts, closing)
 
     def _words(self, text: str) -> list[str]:
         escaped = escape(clean(text, self.normalize))
