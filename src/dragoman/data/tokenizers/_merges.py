@@ -99,7 +99,7 @@ class Cuts:
                 raise TooManyWords
         end = len(numbers)  # a word of its own, with one way to cut it
         self.words = np.array([word for row in rows for word in (*row, end)], dtype=np.int32)
-        self.counts = np.array([len(row) + 1 for row in rows], dtype=np.int64)  # words of a text
+        self.last = np.cumsum([len(row) + 1 for row in rows], dtype=np.int64) - 1  # of each text, its last word's place
         pool = array("i")
         begins, lengths = np.zeros((2, end + 1, DRAWS), np.int32)
         everything: Iterator[Sequence[tuple[int, ...]]] = chain(map(merges.draws, numbers), [[(closing,)] * DRAWS])
@@ -119,5 +119,4 @@ class Cuts:
         ends = np.cumsum(lengths)
         within = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
         ids = self.pool[np.repeat(self.begins[chosen], lengths) + within]
-        last = np.cumsum(self.counts) - 1  # of each text the number of its last word
-        return ids.astype(np.int64), np.diff(ends[last], prepend=0)
+        return ids.astype(np.int64), np.diff(ends[self.last], prepend=0)
