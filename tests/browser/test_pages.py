@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,29 @@ def test_a_report_has_curves_errors_and_alignments(alone: Any, runs: dict[str, P
     alone.locator("table.errors tbody tr").first.wait_for()
     alone.locator("#tab-attention").click()
     alone.get_by_test_id("matrix").wait_for()
+
+
+def test_no_number_of_a_curve_is_cut_off(alone: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    """The last stands below the end of the curve, which is near the edge."""
+    from dragoman import load
+    from dragoman.studio.page import report_page
+
+    run = tmp_path / "run"
+    shutil.copytree(runs["run"], run)
+    events = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    end = max(event["update"] for event in events)
+    longer = [event | {"update": event["update"] * 4000 // end} for event in events]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in longer), encoding="utf-8")
+    place = tmp_path / "report.html"
+    place.write_text(report_page(run, load(run)), encoding="utf-8")
+    alone.goto(place.as_uri())
+    alone.get_by_test_id("chart-Loss").get_by_text("4000", exact=True).wait_for()
+    out = alone.evaluate(
+        "() => [...document.querySelectorAll('.chart text')].filter((text) => {"
+        "  const [own, all] = [text, text.closest('svg')].map((one) => one.getBoundingClientRect());"
+        "  return own.left < all.left - 0.5 || own.right > all.right + 0.5; }).map((text) => text.textContent)"
+    )
+    assert out == []
 
 
 def test_48_heads_of_512_by_512_are_switched_at_once(alone: Any, runs: dict[str, Path], tmp_path: Path) -> None:

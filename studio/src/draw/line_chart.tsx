@@ -11,6 +11,7 @@ export interface Line {
 }
 
 const HIGH = 190;
+const EDGE = 20; // half of a number is not wider
 const MARGIN = { left: 48, right: 12, top: 8, bottom: 24 };
 
 /** Lines over one x axis; pointing reads the nearest value of each. */
@@ -54,7 +55,11 @@ export const LineChart = memo(function LineChart(props: { title: string; unit?: 
               <text className="left" x={MARGIN.left - 6} y={shape.toY(value) + 4}>{tick(value, shape.y.step || value)}</text>
             </g>
           ))}
-          {shape.x.values.map((value) => <text key={value} className="below" x={shape.toX(value)} y={HIGH - 6}>{tick(value, shape.x.step)}</text>)}
+          {shape.x.values.map((value) => {
+            const at = shape.toX(value);
+            const last = at > width - EDGE; // centred, it would be cut off
+            return <text key={value} className={last ? "below last" : "below"} x={last ? width - 1 : at} y={HIGH - 6}>{tick(value, shape.x.step)}</text>;
+          })}
           {lines.map((line) => (
             <g key={line.name} style={{ color: runColour(line.run) }}>
               <polyline className={line.dots ? "thin" : ""} strokeDasharray={DASHES[line.run % DASHES.length]}
