@@ -4,8 +4,7 @@
     python experiments/multi30k/run.py --table
 
 FOLDER holds SET.lc.norm.tok.LANGUAGE. The settings of a run are in NAME.toml beside this file; its result goes to
-results/NAME.json, and --table writes README.md anew from the results that are there; what other machines made of the
-same run (--results elsewhere) can be laid into results/again. Stopped and started again, a run
+results/NAME.json, and --table writes README.md anew from the results that are there. Stopped and started again, a run
 goes on where it was. Where there is a NAME-settled.toml, training goes on from the run's weights with these settings;
 which of the two is measured is decided by BLEU on dev, and the time of both counts.
 """
@@ -191,16 +190,6 @@ def write_table() -> None:
         + (f", with {' '.join(r['set'])} over the file" if r["set"] else "")
         for r in found
     ]
-    again = [
-        f"- {r['name']} on {r['cpu']}: {' / '.join(format(r['tests'][test]['bleu'], '.2f') for test in TESTS)} on the three tests; dev "
-        + ", ".join(
-            f"{told['dev']:.2f} of {stage} ({told['epochs']} epochs, {told['seconds'] / 60:.1f} minutes)"
-            for stage, told in r["stages"].items()
-        )
-        + f"; {r['tokens_per_second']:,} tokens/s, {r['date']}"
-        for r in (json.loads(path.read_text()) for path in sorted((HERE / "results" / "again").glob("*.json")))
-        if any(r["name"] == main["name"] and r["settings"] == main["settings"] for main in found)
-    ]
     missing = [f"- {name}: not run yet" for name, path in paths.items() if not path.exists()]
     page = [
         "# Multi30k",
@@ -221,16 +210,6 @@ def write_table() -> None:
         *details,
         "",
         *(["Runs in two stages:", "", *stages, ""] if stages else []),
-        *(
-            [
-                "The same settings and the same seed on another machine, where numbers round otherwise and the time limit may come sooner:",
-                "",
-                *again,
-                "",
-            ]
-            if again
-            else []
-        ),
         "Made with `python experiments/multi30k/run.py --data FOLDER` (one run: `--only NAME`), the table with `--table`:",
         "",
         *made,
