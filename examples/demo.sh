@@ -1,5 +1,5 @@
 #!/bin/sh
-# The whole way on shipped data: check, train, evaluate, predict, look inside. Called by `make demo`.
+# Check, train, evaluate, predict and look inside, on the dates. Called by `make demo`, which makes the data first.
 set -eu
 dragoman=${1:-dragoman} data=${2:-examples/dates} run=${3:-runs/dates}
 
@@ -30,4 +30,4 @@ paste "$run/demo.out" "$run/demo.txt"
 
 say dragoman inspect "$run" '"3. Oktober 1990"' -o "$run/alignment.svg"
 "$dragoman" inspect "$run" "3. Oktober 1990" -o "$run/alignment.svg"
-printf '\nThe picture of where the model looked is in %s/alignment.svg: open it in a browser.\n' "$run"
+printf '\nThe picture of the alignment is in %s/alignment.svg: open it in a browser.\n' "$run"

@@ -1,18 +1,30 @@
-"""The shipped dates: every line means one date, and no line is in two files."""
+"""The generated dates: the script always gives the same files, every line means one date, none is in two files."""
 
 from __future__ import annotations
 
-import importlib.util
+import hashlib
 import random
 import re
-import sys
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
-from types import ModuleType
+from typing import TYPE_CHECKING
 
+import babel
 import pytest
 
-FOLDER = Path(__file__).parent.parent / "examples" / "dates"
+if TYPE_CHECKING:
+    from conftest import ExampleData
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+SIZES = {"train": 10_000, "dev": 500, "test": 1_000}
+# Of the three files, with the version of Babel in examples/dates/README.md.
+DIGEST = "c542fd2d60dc124b889aa5aa96d247dcae6fd094a089f99931904884f139a7f1"
+
+
+@pytest.fixture(scope="module")
+def dates(example_data: Callable[[str], ExampleData]) -> ExampleData:
+    return example_data("dates")
 
 
 def read(path: Path) -> list[tuple[str, str]]:
@@ -23,33 +35,30 @@ def read(path: Path) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in rows]
 
 
-@pytest.fixture(scope="module")
-def maker() -> ModuleType:
-    pytest.importorskip("babel")
-    spec = importlib.util.spec_from_file_location("make_dates", FOLDER / "make_dates.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def test_the_script_always_writes_the_same_files(dates: ExampleData) -> None:
+    if babel.__version__ not in (EXAMPLES / "dates" / "README.md").read_text(encoding="utf-8"):
+        pytest.skip("another version of Babel has other names and patterns")
+    assert {path.stem for path in dates.folder.iterdir()} == set(SIZES)
+    content = b"".join((dates.folder / f"{split}.tsv").read_bytes() for split in SIZES)
+    assert hashlib.sha256(content).hexdigest() == DIGEST
 
 
-def test_every_source_stands_once_in_all_files() -> None:
-    sources = [source for name in ("train", "dev", "test") for source, _ in read(FOLDER / f"{name}.tsv")]
+def test_every_source_is_in_one_file_once(dates: ExampleData) -> None:
+    sources = [source for split in SIZES for source, _ in read(dates.folder / f"{split}.tsv")]
     assert len(sources) == len(set(sources))
 
 
-@pytest.mark.parametrize(("name", "least"), [("train", 8000), ("dev", 500), ("test", 500)])
-def test_targets_are_dates(name: str, least: int) -> None:
-    rows = read(FOLDER / f"{name}.tsv")
-    assert len(rows) >= least
+@pytest.mark.parametrize("split", SIZES)
+def test_targets_are_dates(dates: ExampleData, split: str) -> None:
+    rows = read(dates.folder / f"{split}.tsv")
+    assert len(rows) == SIZES[split]
     for _, target in rows:
         assert date.fromisoformat(target).isoformat() == target
 
 
-def test_numbers_follow_the_stated_rules() -> None:
+def test_numbers_follow_the_stated_rules(dates: ExampleData) -> None:
     """Day first; year first where it has four digits in front; two digits are 1969 to 2068."""
-    for source, target in read(FOLDER / "train.tsv"):
+    for source, target in read(dates.folder / "train.tsv"):
         day_first = re.fullmatch(r"(\d{1,2})([./-]) *(\d{1,2})\2 *(\d{4}|\d{2})", source)
         year_first = re.fullmatch(r"(\d{4})([./-]) *(\d{1,2})\2 *(\d{1,2})\.?", source)
         if day_first:
@@ -63,37 +72,22 @@ def test_numbers_follow_the_stated_rules() -> None:
         assert date(full, int(month), int(day)).isoformat() == target, source
 
 
-def test_the_lines_typed_by_hand_in_the_demo_are_new() -> None:
-    script = (FOLDER.parent / "demo.sh").read_text(encoding="utf-8")
+def test_the_lines_typed_by_hand_in_the_demo_are_new(dates: ExampleData) -> None:
+    script = (EXAMPLES / "demo.sh").read_text(encoding="utf-8")
     typed = script.split("inputs='")[1].split("'")[0].split("\n")
     assert len(typed) >= 5
-    known = {source for name in ("train", "dev") for source, _ in read(FOLDER / f"{name}.tsv")}
+    known = {source for split in ("train", "dev") for source, _ in read(dates.folder / f"{split}.tsv")}
     assert known.isdisjoint(typed)
 
 
-def test_the_files_are_small() -> None:
-    assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.is_file()) < 1_000_000
-
-
-def test_the_script_makes_these_files(maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import babel
-
-    if babel.__version__ not in (FOLDER / "README.md").read_text(encoding="utf-8"):
-        pytest.skip("another version of Babel has other names and patterns")
-    monkeypatch.setattr(sys, "argv", ["make_dates.py", "--out", str(tmp_path)])
-    maker.main()
-    for name in ("train", "dev", "test"):
-        assert (tmp_path / f"{name}.tsv").read_bytes() == (FOLDER / f"{name}.tsv").read_bytes()
-
-
-def test_another_seed_makes_no_contradiction(maker: ModuleType) -> None:
-    rows = maker.rows(3000, seed=5)
+def test_another_seed_makes_no_contradiction(dates: ExampleData) -> None:
+    rows = dates.script.make_rows(3000, seed=5)
     assert len({source for source, _ in rows}) == 3000
-    assert rows != maker.rows(3000, seed=6)
+    assert rows != dates.script.make_rows(3000, seed=6)
 
 
-def test_a_slip_never_makes_another_month(maker: ModuleType) -> None:
-    generator = random.Random(0)
-    for name, month in maker.MONTHS.items():
+def test_a_slip_never_makes_another_month(dates: ExampleData) -> None:
+    generator, script = random.Random(0), dates.script
+    for name, month in script.MONTHS.items():
         for _ in range(5 if len(name) >= 6 else 0):
-            assert maker.MONTHS.get(maker.fold(maker.misspell(name, generator)), month) == month
+            assert script.MONTHS.get(script.fold(script.misspell(name, generator)), month) == month

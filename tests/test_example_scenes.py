@@ -1,70 +1,64 @@
-"""The shipped scenes: whole, small, captions that follow from their pictures and are not given away by training."""
+"""The generated scenes: the script gives the same pictures every time, and a caption follows from its picture."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
 
 from dragoman.data import media
 
-FOLDER = Path(__file__).parent.parent / "examples" / "scenes"
-SIDES = {"train": 480, "dev": 60, "test": 60}
+if TYPE_CHECKING:
+    from conftest import ExampleData
+
+SIZES = {"train": 480, "dev": 60, "test": 60}
+# Of the tables and of the pixels of every picture.
+DIGEST = "983df764401748a3d612a7e97180dbc1c358279749c477f1ebdaefcb36a22f50"
 
 
-def rows(side: str) -> list[tuple[str, str]]:
-    header, *lines = (FOLDER / "data" / f"{side}.tsv").read_text(encoding="utf-8").splitlines()
+@pytest.fixture(scope="module")
+def scenes(example_data: Callable[[str], ExampleData]) -> ExampleData:
+    return example_data("scenes")
+
+
+def rows(scenes: ExampleData, split: str) -> list[tuple[str, str]]:
+    header, *lines = (scenes.folder / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
     assert header == "picture\tcaption"
     return [(line.split("\t")[0], line.split("\t")[1]) for line in lines]
 
 
-@pytest.fixture(scope="module")
-def maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_scenes", FOLDER / "make.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+def test_the_script_always_draws_the_same_pictures(scenes: ExampleData) -> None:
+    digest = hashlib.sha256()
+    for split in SIZES:
+        digest.update((scenes.folder / f"{split}.tsv").read_bytes())
+        for file, _ in rows(scenes, split):
+            with Image.open(scenes.folder / file) as picture:
+                digest.update(picture.convert("RGB").tobytes())  # the bytes of a PNG depend on the version of zlib
+    assert digest.hexdigest() == DIGEST
 
 
-def test_every_picture_is_there_once_and_of_one_size() -> None:
-    files = [file for side in SIDES for file, _ in rows(side)]
+def test_every_picture_is_there_once_and_of_one_size(scenes: ExampleData) -> None:
+    files = [file for split in SIZES for file, _ in rows(scenes, split)]
     assert len(files) == len(set(files)) == 600
-    sizes = {media.probe(str(FOLDER / "data" / file), "image") for file in files}
+    sizes = {media.probe(str(scenes.folder / file), "image") for file in files}
     assert {(size.height, size.width) for size in sizes} == {(48, 48)}
-    assert sum((FOLDER / "data" / file).stat().st_size for file in files) < 800_000
 
 
-def test_captions_of_two_shapes_stand_on_one_side_only() -> None:
-    captions = {side: {words for _, words in rows(side) if len(words.split()) > 4} for side in SIDES}
-    assert all(len(rows(side)) == count for side, count in SIDES.items())
+def test_captions_of_two_shapes_are_in_one_file_only(scenes: ExampleData) -> None:
+    captions = {split: {words for _, words in rows(scenes, split) if len(words.split()) > 4} for split in SIZES}
+    assert all(len(rows(scenes, split)) == size for split, size in SIZES.items())
     assert not captions["train"] & captions["test"] and not captions["train"] & captions["dev"]
     assert not captions["dev"] & captions["test"]
 
 
-def test_captions_follow_from_the_picture(maker: ModuleType) -> None:
-    thing = maker.Thing
+def test_captions_follow_from_the_picture(scenes: ExampleData) -> None:
+    thing, caption = scenes.script.Thing, scenes.script.caption
     large, small = thing("red", "circle", False, 10, 10), thing("blue", "square", True, 30, 12)
-    assert maker.caption([small, large]) == maker.caption([large, small]) == "a red circle left of a small blue square"
+    assert caption([small, large]) == caption([large, small]) == "a red circle left of a small blue square"
     other = thing("green", "triangle", False, 12, 34)
-    assert maker.caption([other, large]) == "a red circle above a green triangle"
-    assert (
-        maker.caption([small, thing("green", "triangle", False, 31, 40)])
-        == "a green triangle below a small blue square"
-    )
-
-
-def test_the_script_makes_these_files(maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maker, "FOLDER", tmp_path)
-    monkeypatch.setattr(maker, "SIDES", {"test": 60, "dev": 0, "train": 0})  # the first that are drawn
-    maker.main()
-    assert (tmp_path / "test.tsv").read_bytes() == (FOLDER / "data" / "test.tsv").read_bytes()
-    for file, _ in rows("test"):
-        with Image.open(tmp_path / file) as made, Image.open(FOLDER / "data" / file) as shipped:
-            assert made.convert("RGB").tobytes() == shipped.convert("RGB").tobytes()
+    assert caption([other, large]) == "a red circle above a green triangle"
+    below = thing("green", "triangle", False, 31, 40)
+    assert caption([small, below]) == "a green triangle below a small blue square"

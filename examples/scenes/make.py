@@ -1,22 +1,24 @@
-"""Draws the scenes of this folder: one or two shapes on a plain ground, and what is to be seen in words.
+"""Draw small pictures of one or two shapes on a plain ground, and write a caption for each.
 
-    python examples/scenes/make.py
+    python examples/scenes/make.py            # writes data/ beside this script
 
-The same every time. A caption follows from its picture alone: of two shapes of one size the left or upper one is named
-first, otherwise the one that is not small. No caption of dev or test with two shapes stands in train.
+The files are the same every time. A caption follows from its picture alone: of two shapes of one size the left or upper
+one is named first, otherwise the one that is not small. No caption with two shapes is in two of train, dev and test.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image, ImageDraw
 
 FOLDER = Path(__file__).parent / "data"
-SIDE = 48
-FINER = 4  # drawn so many times larger, for smooth edges
+SIDE = 48  # pixels
+SUPERSAMPLING = 4  # pictures are drawn larger by this factor, for smooth edges
 COLOURS = {
     "red": (214, 40, 40),
     "green": (40, 150, 70),
@@ -25,7 +27,7 @@ COLOURS = {
     "purple": (140, 60, 170),
 }
 SHAPES = ("circle", "square", "triangle")
-SIDES = {"train": 480, "dev": 60, "test": 60}
+SIZES = {"test": 60, "dev": 60, "train": 480}  # train comes last: it avoids the captions of the others
 GROUNDS = ((236, 236, 232), (214, 220, 226), (250, 246, 236), (70, 74, 80))
 
 
@@ -46,7 +48,7 @@ class Thing:
         return f"a {'small ' if self.small else ''}{self.colour} {self.shape}"
 
     def draw(self, draw: ImageDraw.ImageDraw) -> None:
-        x, y, reach = (FINER * value for value in (self.x, self.y, self.reach))
+        x, y, reach = (SUPERSAMPLING * value for value in (self.x, self.y, self.reach))
         box = (x - reach, y - reach, x + reach, y + reach)
         if self.shape == "circle":
             draw.ellipse(box, fill=COLOURS[self.colour])
@@ -56,29 +58,31 @@ class Thing:
             draw.polygon([(x, y - reach), (x + reach, y + reach), (x - reach, y + reach)], fill=COLOURS[self.colour])
 
 
-def any_thing(chance: random.Random) -> Thing:
-    return Thing(chance.choice(list(COLOURS)), chance.choice(SHAPES), chance.random() < 0.4)
+def draw_thing(generator: random.Random) -> Thing:
+    """Draw a colour, a shape and a size; the place is left open."""
+    return Thing(generator.choice(list(COLOURS)), generator.choice(SHAPES), generator.random() < 0.4)
 
 
-def placed(chance: random.Random) -> list[Thing]:
-    """One thing anywhere, or two clearly beside or above each other."""
-    first = any_thing(chance)
-    if chance.random() < 0.2:
-        x, y = (chance.uniform(first.reach + 1, SIDE - first.reach - 1) for _ in range(2))
+def draw_scene(generator: random.Random) -> list[Thing]:
+    """Draw one shape anywhere, or two shapes clearly beside or above each other."""
+    first = draw_thing(generator)
+    if generator.random() < 0.2:
+        x, y = (generator.uniform(first.reach + 1, SIDE - first.reach - 1) for _ in range(2))
         return [Thing(first.colour, first.shape, first.small, x, y)]
-    second = any_thing(chance)
+    second = draw_thing(generator)
     while (second.colour, second.shape) == (first.colour, first.shape):
-        second = any_thing(chance)
-    apart = chance.uniform(first.reach + second.reach + 3, SIDE - first.reach - second.reach - 2)
-    start = chance.uniform(first.reach + 1, SIDE - second.reach - 1 - apart)
+        second = draw_thing(generator)
+    apart = generator.uniform(first.reach + second.reach + 3, SIDE - first.reach - second.reach - 2)
+    start = generator.uniform(first.reach + 1, SIDE - second.reach - 1 - apart)
     beside = max(first.reach, second.reach)
-    level = chance.uniform(beside + 4, SIDE - beside - 4)
-    along = [(start, level + chance.uniform(-3, 3)), (start + apart, level + chance.uniform(-3, 3))]
-    places = along if chance.random() < 0.5 else [(y, x) for x, y in along]
+    level = generator.uniform(beside + 4, SIDE - beside - 4)
+    along = [(start, level + generator.uniform(-3, 3)), (start + apart, level + generator.uniform(-3, 3))]
+    places = along if generator.random() < 0.5 else [(y, x) for x, y in along]
     return [Thing(t.colour, t.shape, t.small, *p) for t, p in zip((first, second), places, strict=True)]
 
 
 def caption(things: list[Thing]) -> str:
+    """Describe one or two shapes and how they lie to each other."""
     if len(things) == 1:
         return things[0].words
     beside = abs(things[0].x - things[1].x) > abs(things[0].y - things[1].y)
@@ -88,34 +92,42 @@ def caption(things: list[Thing]) -> str:
     return f"{first.words} {where} {second.words}"
 
 
-def drawn(things: list[Thing], chance: random.Random) -> Image.Image:
-    picture = Image.new("RGB", (SIDE * FINER, SIDE * FINER), chance.choice(GROUNDS))
+def render(things: list[Thing], generator: random.Random) -> Image.Image:
+    """Draw the shapes on a ground of random colour."""
+    picture = Image.new("RGB", (SIDE * SUPERSAMPLING, SIDE * SUPERSAMPLING), generator.choice(GROUNDS))
     draw = ImageDraw.Draw(picture)
     for thing in things:
         thing.draw(draw)
     return picture.resize((SIDE, SIDE), Image.Resampling.BOX).quantize(32, dither=Image.Dither.NONE)
 
 
-def main() -> None:
-    chance = random.Random(7)
-    (FOLDER / "pictures").mkdir(parents=True, exist_ok=True)
-    taken: set[str] = set()
+def write(folder: Path, sizes: Mapping[str, int] = SIZES) -> None:
+    """Write the pictures and one table of file names and captions for each split."""
+    generator = random.Random(7)
+    (folder / "pictures").mkdir(parents=True, exist_ok=True)
+    known: set[str] = set()  # captions of the splits already written
     number = 0
-    for side in ("test", "dev", "train"):  # train last: it keeps clear of the others' captions
-        rows = []
-        own: set[str] = set()
-        while len(rows) < SIDES[side]:
-            things = placed(chance)
+    for split, size in sizes.items():
+        rows: list[str] = []
+        captions: set[str] = set()
+        while len(rows) < size:
+            things = draw_scene(generator)
             words = caption(things)
-            if len(things) == 2 and words in taken:
+            if len(things) == 2 and words in known:
                 continue
-            own.add(words)
+            captions.add(words)
             name = f"pictures/{number:03d}.png"
-            drawn(things, chance).save(FOLDER / name, optimize=True)
+            render(things, generator).save(folder / name, optimize=True)
             rows.append(f"{name}\t{words}\n")
             number += 1
-        taken |= own
-        (FOLDER / f"{side}.tsv").write_text("picture\tcaption\n" + "".join(rows), encoding="utf-8")
+        known |= captions
+        (folder / f"{split}.tsv").write_text("picture\tcaption\n" + "".join(rows), encoding="utf-8", newline="\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write train.tsv, dev.tsv, test.tsv and their pictures.")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder to write to")
+    write(parser.parse_args().out)
 
 
 if __name__ == "__main__":

@@ -1,63 +1,75 @@
-"""Makes the recordings of this folder: telephone numbers dialled in tones, and the digits in writing.
+"""Make recordings of telephone numbers dialled in tones, and a table of their digits.
 
-    python examples/tones/make.py
+    python examples/tones/make.py            # writes data/ beside this script
 
-The same every time. Each key of a telephone sounds as two tones at once (ITU-T Q.23); here with their own speed and
-loudness, gaps of different length, and noise. No number stands on two sides.
+The files are the same every time. Each key of a telephone gives two tones at once (ITU-T Q.23). Speed, loudness and
+gaps vary, and there is noise. No number is in two of train, dev and test.
 """
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import soundfile
 
 FOLDER = Path(__file__).parent / "data"
 RATE = 8000
-LOW = (697, 770, 852, 941)  # Hz, a row of keys each
-HIGH = (1209, 1336, 1477)  # Hz, a column each
+LOW = (697, 770, 852, 941)  # Hz, one for each row of keys
+HIGH = (1209, 1336, 1477)  # Hz, one for each column
 KEYS = ("123", "456", "789", " 0 ")
-SIDES = {"train": 240, "dev": 30, "test": 30}
+SIZES = {"train": 240, "dev": 30, "test": 30}
 PITCH = {
     key: (LOW[row], HIGH[column]) for row, line in enumerate(KEYS) for column, key in enumerate(line) if key != " "
 }
 
 
-def dial(digits: str, chance: np.random.Generator, slowness: float | None = None) -> np.ndarray:
-    """(N,) the sound of a number, between -1 and 1."""
-    slow = chance.uniform(0.7, 1.4) if slowness is None else slowness
-    loudness = chance.uniform(0.15, 0.4)
-    pieces = [np.zeros(int(RATE * chance.uniform(0.01, 0.06)))]
+def dial(digits: str, generator: np.random.Generator, slowness: float | None = None) -> npt.NDArray[np.float64]:
+    """Return the sound of a number as samples between -1 and 1."""  # (N,)
+    slow = generator.uniform(0.7, 1.4) if slowness is None else slowness
+    loudness = generator.uniform(0.15, 0.4)
+    pieces = [np.zeros(int(RATE * generator.uniform(0.01, 0.06)))]
     for digit in digits:
-        times = np.arange(int(RATE * slow * chance.uniform(0.05, 0.09))) / RATE
+        times = np.arange(int(RATE * slow * generator.uniform(0.05, 0.09))) / RATE
         fade = np.minimum(1.0, np.minimum(times, times[::-1]) / 0.004)  # no clicks
-        tones = sum(np.sin(2 * np.pi * (pitch * times + chance.random())) for pitch in PITCH[digit])
-        pieces += [loudness * fade * tones, np.zeros(int(RATE * slow * chance.uniform(0.03, 0.07)))]
+        tones = sum(np.sin(2 * np.pi * (pitch * times + generator.random())) for pitch in PITCH[digit])
+        pieces += [loudness * fade * tones, np.zeros(int(RATE * slow * generator.uniform(0.03, 0.07)))]
     sound = np.concatenate(pieces)
-    noise = np.repeat(chance.standard_normal(len(sound) // 4 + 1), 4)[: len(sound)]  # duller than white: packs well
-    return np.clip(sound + chance.uniform(0.002, 0.01) * noise, -1, 1)
+    noise = np.repeat(generator.standard_normal(len(sound) // 4 + 1), 4)[
+        : len(sound)
+    ]  # less high frequency than white noise, so FLAC compresses it
+    return np.clip(sound + generator.uniform(0.002, 0.01) * noise, -1, 1)
 
 
-def numbers(count: int, chance: np.random.Generator) -> list[str]:
-    found: dict[str, None] = {}
-    while len(found) < count:
-        found["".join(map(str, chance.integers(0, 10, chance.integers(2, 7))))] = None
-    return list(found)
+def draw_numbers(count: int, generator: np.random.Generator) -> list[str]:
+    """Draw distinct numbers of two to six digits."""
+    numbers: dict[str, None] = {}
+    while len(numbers) < count:
+        numbers["".join(map(str, generator.integers(0, 10, generator.integers(2, 7))))] = None
+    return list(numbers)
+
+
+def write(folder: Path) -> None:
+    """Write the recordings and one table of file names and digits for each split."""
+    generator = np.random.default_rng(16)
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = iter(draw_numbers(sum(SIZES.values()), generator))
+    for split, size in SIZES.items():
+        lines = ["sound\tdigits"]
+        for index in range(size):
+            digits, name = next(numbers), f"{split}-{index:03d}.flac"
+            samples = np.round(dial(digits, generator) * 512) * 64  # ten bits are enough for tones, at half the size
+            soundfile.write(folder / name, samples.clip(-32768, 32767).astype(np.int16), RATE, subtype="PCM_16")
+            lines.append(f"{name}\t{digits}")
+        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
 
 
 def main() -> None:
-    chance = np.random.default_rng(16)
-    FOLDER.mkdir(exist_ok=True)
-    left = iter(numbers(sum(SIDES.values()), chance))
-    for side, count in SIDES.items():
-        lines = ["sound\tdigits"]
-        for index in range(count):
-            digits, name = next(left), f"{side}-{index:03d}.flac"
-            rough = np.round(dial(digits, chance) * 512) * 64  # ten bits are enough for tones, and half the size
-            soundfile.write(FOLDER / name, rough.clip(-32768, 32767).astype(np.int16), RATE, subtype="PCM_16")
-            lines.append(f"{name}\t{digits}")
-        (FOLDER / f"{side}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    parser = argparse.ArgumentParser(description="Write train.tsv, dev.tsv, test.tsv and their recordings.")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder to write to")
+    write(parser.parse_args().out)
 
 
 if __name__ == "__main__":
