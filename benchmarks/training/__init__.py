@@ -1,1 +1,1 @@
-"""Training throughput of a recurrent model and of a Transformer, in Dragoman and in others, side by side."""
+"""Measure the training throughput of recurrent models and a Transformer in Dragoman and in other toolkits."""

@@ -1,4 +1,4 @@
-"""The parallel text in joint subword pieces, cut once: every contender reads the same space-separated pieces."""
+"""Split the parallel text into joint subword pieces, once: every contender reads the same space-separated pieces."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from .job import read_lines
 PIECES = 10_000  # four special symbols included
 LONGEST = 100  # pieces; longer pairs are left out for everyone
 SPECIALS = 4
-DEV_ROWS = 200  # copies of training rows: the peers want the file, nobody reaches the validation
+DEV_ROWS = 200  # copies of training rows: the peers need the file, but no run lasts until validation
 
 
 class MissingData(Exception):
-    """A sentence for the person who gave the files."""
+    """The files of ``--data`` cannot be used; the message says why."""
 
 
 @dataclass(frozen=True)
 class Corpus:
     folder: Path
     about: str
-    source_lengths: list[int]  # the end symbol counted, as everywhere here
+    source_lengths: list[int]  # with the end symbol, as everywhere here
     target_lengths: list[int]
     vocabulary: int
 
 
-def find(given: list[Path], languages: tuple[str, str]) -> tuple[Path, Path]:
-    """A folder with train.en and train.de, or the two files themselves."""
-    if len(given) > 2:
+def find(paths: list[Path], languages: tuple[str, str]) -> tuple[Path, Path]:
+    """Return the two files of a folder with train.en and train.de, or of a list of two files."""
+    if len(paths) > 2:
         raise MissingData("--data takes a folder or two parallel files, source first")
-    files = [given[0] / f"train.{language}" for language in languages] if len(given) == 1 else given
+    files = [paths[0] / f"train.{language}" for language in languages] if len(paths) == 1 else paths
     for path in files:
         if not path.is_file():
             raise MissingData(
@@ -43,7 +43,7 @@ def find(given: list[Path], languages: tuple[str, str]) -> tuple[Path, Path]:
 
 
 def prepare(files: tuple[Path, Path], folder: Path, size: int = PIECES) -> Corpus:
-    """Learn the pieces on both sides together and write both sides in pieces."""
+    """Learn the pieces on both sides together, and write both sides as pieces."""
     import sentencepiece
 
     sides = [[" ".join(line.split()) for line in read_lines(path)] for path in files]
@@ -70,15 +70,15 @@ def prepare(files: tuple[Path, Path], folder: Path, size: int = PIECES) -> Corpu
 
 
 def make_up(folder: Path, rows: int = 29_000, size: int = PIECES) -> Corpus:
-    """Pieces drawn by Zipf's law in sentences of 4 to 50: speed depends on lengths and sizes, not on meaning."""
-    chance = np.random.default_rng(1)
+    """Draw sentences of 4 to 50 pieces by Zipf's law: speed depends on lengths and sizes, not on meaning."""
+    generator = np.random.default_rng(1)
     pieces = [f"p{index}" for index in range(size - SPECIALS)]
     weights = 1 / np.arange(10, len(pieces) + 10)
-    lengths = np.clip(chance.lognormal(2.6, 0.32, rows), 4, 50)
+    lengths = np.clip(generator.lognormal(2.6, 0.32, rows), 4, 50)
     source, target = (
         [
-            [pieces[index] for index in chance.choice(len(pieces), int(length), p=weights / weights.sum())]
-            for length in np.clip(lengths * chance.lognormal(0, 0.15, rows), 4, 50)
+            [pieces[index] for index in generator.choice(len(pieces), int(length), p=weights / weights.sum())]
+            for length in np.clip(lengths * generator.lognormal(0, 0.15, rows), 4, 50)
         ]
         for _ in range(2)
     )

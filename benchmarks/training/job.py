@@ -1,4 +1,4 @@
-"""What a contender is asked to do, and what a contender is. Everyone trains the shapes that are written here."""
+"""Define the shapes that every contender trains, a job (one run) and a contender."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ EMBEDDING = 256
 ENCODER = 256  # of one direction
 DECODER = 512
 DROPOUT = 0.3
-SENTENCES = 80  # a batch of the recurrent shapes
+SENTENCES = 80  # in a batch of the recurrent shapes
 
-WIDTH, LAYERS, HEADS, FEED_FORWARD = 128, 4, 4, 256  # of the Transformer: so many layers on either side
+WIDTH, LAYERS, HEADS, FEED_FORWARD = 128, 4, 4, 256  # of the Transformer; layers on either side
 BUDGET = 4096  # of a batch of the Transformer: sentences times the longest side
 SMOOTHING = 0.1  # of the Transformer's targets
 
 CLIP = 1.0
 LEARNING_RATE = 1e-3
-REPORT_EVERY = 2  # updates: short, because the slowest contender needs seconds for one
+REPORT_EVERY = 2  # updates; few, because the slowest contender takes seconds for one
 TITLES: dict[Shape, str] = {
     "before": "Bahdanau timing: additive attention before the cell",
     "after": "Luong timing: bilinear attention after the cell, no input feeding",
-    "transformer": f"Transformer: {LAYERS} + {LAYERS} layers of {WIDTH}, about {BUDGET:,} tokens a batch",
+    "transformer": f"Transformer: {LAYERS} + {LAYERS} layers of {WIDTH}, about {BUDGET:,} tokens per batch",
 }
 
 
@@ -53,12 +53,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Contender:
-    """How a contender is started, how its report is read, how it makes its batches."""
+    """How to start a contender, read its reports and count its padding."""
 
     name: str
     about: str  # how it differs from the shapes above, for the table
-    command: Callable[[Job], list[str]]  # writes what it needs into the job's folder
-    read: Callable[[str], float | None]  # a line of its output → target tokens a second, if the line reports them
+    command: Callable[[Job], list[str]]  # may write files into the job's folder
+    read: Callable[[str], float | None]  # a line of its output → target tokens per second, or None
     batches: Callable[[Shape, list[int], list[int]], list[np.ndarray]]  # source, target lengths → rows of each batch
     python: str = ""  # a peer's interpreter
     package: str = ""  # the peer's name in its own environment
@@ -73,14 +73,14 @@ def read_lines(path: Path) -> list[str]:
 def token_batches(
     source_lengths: list[int], target_lengths: list[int], seed: int = 1, epoch: int = 0
 ) -> list[np.ndarray]:
-    """Batches of the Transformer for those who have no rule of their own: Dragoman's."""
-    from dragoman.data.batching import make_batches
+    """Return Dragoman's batches of the Transformer, for contenders that have no rule of their own."""
+    from dragoman.data.corpus.batching import make_batches
 
     return make_batches(source_lengths, target_lengths, BUDGET, seed=seed, epoch=epoch)
 
 
 def read_ids(corpus: Path, first: int, unknown: int, end: int) -> tuple[list[list[int]], list[list[int]], int]:
-    """Sources and targets, end symbols included, the pieces numbered from ``first``; and the number after the last."""
+    """Return source ids, target ids (both with end symbols) and the vocabulary size; pieces count from ``first``."""
     pieces = read_lines(corpus / "vocabulary.txt")
     ids = {piece: index for index, piece in enumerate(pieces, start=first)}
     sides = (

@@ -1,8 +1,8 @@
-"""The machine the figures belong to, and how much of it others used meanwhile.
+"""Describe the machine, and measure how much of it other processes used during a round.
 
-Threads that wait for each other at barriers make a contended run several times slower, not a little slower, so a
-figure is worth nothing unless the machine was quiet. Priorities are left alone: a contender put before all others would
-starve them, and then they would seem to be quiet. Without /proc nothing is known, and the figures say so.
+Threads that wait for each other at barriers make a run on a busy machine several times slower, not a little slower, so
+a figure is worth nothing unless the machine was quiet. Priorities are left alone: a contender with a higher priority
+would starve the others, which would then seem quiet. Without /proc the load is unknown, and the results say so.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 
 PROC = Path("/proc")
-QUIET = 0.1  # processors that others may use
+QUIET = 0.1  # processors that other processes may use
 
 
 def busy_seconds() -> float | None:
-    """Processor seconds used on the whole machine, what a hypervisor took for others included."""
+    """Return the processor seconds used on the whole machine, including those a hypervisor gave to others."""
     with contextlib.suppress(OSError, ValueError):
         ticks = [int(field) for field in (PROC / "stat").read_text().split("\n", 1)[0].split()[1:9]]
         return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")  # without idle and waiting for disks
@@ -27,7 +27,7 @@ def busy_seconds() -> float | None:
 
 
 def session_seconds(session: int) -> float:
-    """Processor seconds used by the processes of one session."""
+    """Return the processor seconds used by the processes of one session."""
     ticks = 0
     for path in PROC.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -38,14 +38,14 @@ def session_seconds(session: int) -> float:
 
 
 class Watch:
-    """Processors used by a session and by all others, since the watch was started."""
+    """Count the processors used by a session and by all other processes since the watch was started."""
 
     def __init__(self, session: int) -> None:
         self.session = session
         self.began, self.busy, self.own = time.perf_counter(), busy_seconds(), session_seconds(session)
 
     def read(self) -> tuple[float | None, float | None]:
-        """(own, others); None where it cannot be known."""
+        """Return the processors used by the session and by others, or None where that is unknown."""
         busy, elapsed = busy_seconds(), time.perf_counter() - self.began
         if busy is None or self.busy is None:
             return None, None
@@ -54,7 +54,7 @@ class Watch:
 
 
 def wait_until_quiet(patience: float, interval: float = 1.5) -> float:
-    """Wait until others use next to nothing, at most ``patience`` seconds. Returns the seconds waited."""
+    """Wait until other processes are nearly idle, at most ``patience`` seconds; return the seconds waited."""
     began = time.perf_counter()
     while True:
         before = busy_seconds()
@@ -68,6 +68,7 @@ def wait_until_quiet(patience: float, interval: float = 1.5) -> float:
 
 
 def processor() -> str:
+    """Return the name of the processor."""
     with contextlib.suppress(OSError):
         for line in (PROC / "cpuinfo").read_text().split("\n"):
             if line.startswith("model name"):
@@ -76,8 +77,8 @@ def processor() -> str:
 
 
 def versions(python: str, packages: list[str]) -> dict[str, str]:
-    """Versions of installed packages, as the interpreter ``python`` sees them."""
+    """Return the versions of packages that are installed for the interpreter ``python``."""
     ask = "import sys, importlib.metadata as m\nfor name in sys.argv[1:]: print(m.version(name))"
     answer = subprocess.run([python, "-c", ask, *packages], capture_output=True, text=True, check=False)
-    found = answer.stdout.split("\n")[: len(packages)]
-    return {name: version or "unknown" for name, version in zip(packages, found, strict=False)}
+    lines = answer.stdout.split("\n")[: len(packages)]
+    return {name: version or "unknown" for name, version in zip(packages, lines, strict=False)}

@@ -1,10 +1,11 @@
-"""Rounds → medians, spreads and ratios, as JSON and as a page."""
+"""Turn rounds into medians, spreads and ratios, as JSON and as a page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from statistics import mean, median
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,9 @@ OWN, WIDE, BARE, BARE_PAGES = "Dragoman", "Dragoman, wide output", "bare loop", 
 def summary(
     contender: Contender, shape: Shape, rounds: Sequence[Measure], failure: str, corpus: Corpus
 ) -> dict[str, Any]:
-    """One contender's line. Noisy rounds count only where there is no quiet one."""
-    quiet = [one for one in rounds if not one.noisy]
-    rates = [one.tokens_per_second for one in quiet or rounds]
+    """Return one contender's row. Noisy rounds count only where there is no quiet one."""
+    quiet = [measure for measure in rounds if not measure.noisy]
+    rates = [measure.tokens_per_second for measure in quiet or rounds]
     batches = contender.batches(shape, corpus.source_lengths, corpus.target_lengths)
     lengths = np.asarray(corpus.target_lengths)
     real = [int(lengths[rows].sum()) for rows in batches]
@@ -37,8 +38,11 @@ def summary(
         "most": round(max(rates), 1) if rates else None,
         "noisy": bool(rounds) and not quiet,
         "rounds": [
-            {**{key: round(v, 2) if v is not None else v for key, v in asdict(one).items()}, "noisy": one.noisy}
-            for one in rounds
+            {
+                **{key: value if value is None else round(value, 2) for key, value in asdict(measure).items()},
+                "noisy": measure.noisy,
+            }
+            for measure in rounds
         ],
         "target_tokens_a_batch": round(mean(real), 1),
         "target_padding": round(1 - sum(real) / sum(padded), 4),
@@ -47,32 +51,32 @@ def summary(
 
 
 def ratios(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What is asked of the figures: how many times as fast, by the medians, and round by round."""
-    found = {line["name"]: line for line in lines if line["median"]}
-    peers = sorted((line for line in found.values() if line["is_peer"]), key=lambda line: -line["median"])
+    """Return how many times as fast Dragoman is as each other contender, by the medians and round by round."""
+    measured = {line["name"]: line for line in lines if line["median"]}
+    peers = sorted((line for line in measured.values() if line["is_peer"]), key=lambda line: -line["median"])
     pairs = [(OWN, peer["name"]) for peer in peers]
     pairs += [(WIDE, peers[0]["name"])] if peers else []
     pairs += [(OWN, BARE), (OWN, BARE_PAGES)]
     return {
-        f"{one} / {two}": {
-            "median": round(found[one]["median"] / found[two]["median"], 2),
+        f"{ours} / {theirs}": {
+            "median": round(measured[ours]["median"] / measured[theirs]["median"], 2),
             "rounds": [
                 round(mine["tokens_per_second"] / other["tokens_per_second"], 2)
-                for mine, other in zip(found[one]["rounds"], found[two]["rounds"], strict=False)
+                for mine, other in zip(measured[ours]["rounds"], measured[theirs]["rounds"], strict=False)
             ],
         }
-        for one, two in pairs
-        if one in found and two in found
+        for ours, theirs in pairs
+        if ours in measured and theirs in measured
     }
 
 
 def multiply_adds(corpus: Corpus) -> float:
-    """Of the Transformer's matrix products in an update, for each target token; padding is not work.
+    """Return the multiply-adds of the Transformer's matrix products in an update, for each target token.
 
     Forward, a source position costs 4 d² + 2 d f in every encoder layer and 2 d² (keys, values) in every decoder layer,
     a target position 6 d² + 2 d f in every decoder layer and d V in the output layer, with d the width, f that of the
-    feed-forward and V the vocabulary. Backward costs twice as much. The products of attention itself, some hundredths
-    of the whole, are left out.
+    feed-forward and V the vocabulary. Backward costs twice as much. Padding is not counted, nor are the products of
+    attention itself, a few hundredths of the whole.
     """
     square, wide = WIDTH * WIDTH, 2 * WIDTH * FEED_FORWARD
     source = LAYERS * (4 * square + wide) + LAYERS * 2 * square
@@ -81,38 +85,45 @@ def multiply_adds(corpus: Corpus) -> float:
 
 
 def of_machine(lines: Sequence[Mapping[str, Any]], rounds: Sequence[Measure], corpus: Corpus) -> dict[str, Any]:
-    """The machine's rate of multiply-adds in the same rounds, and what share of it each contender uses."""
-    quiet = [one for one in rounds if not one.noisy] or list(rounds)
-    rate, work = median(one.tokens_per_second for one in quiet), multiply_adds(corpus)
+    """Return the machine's rate of multiply-adds in the same rounds, and the share of it each contender uses."""
+    quiet = [measure for measure in rounds if not measure.noisy] or list(rounds)
+    rate, work = median(measure.tokens_per_second for measure in quiet), multiply_adds(corpus)
     return {
         "multiply_adds_per_second": round(rate),
-        "rounds": [round(one.tokens_per_second) for one in rounds],
+        "rounds": [round(measure.tokens_per_second) for measure in rounds],
         "multiply_adds_per_target_token": round(work),
         "shares": {line["name"]: round(line["median"] * work / rate, 3) for line in lines if line["median"]},
     }
 
 
+def select(result: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    """Return the result of one shape alone."""
+    per_shape = ("shapes", "ratios", "machine_rate")
+    parts = {key: {name: value for name, value in result[key].items() if name == shape} for key in per_shape}
+    return {**result, **parts}
+
+
 def page(result: Mapping[str, Any]) -> str:
-    """The result as Markdown."""
+    """Return the result as Markdown."""
     machine, versions = result["machine"], result["versions"]
     text = [
         f"# Training throughput, {result['date']}",
         "",
-        "Real target tokens a second (end symbols counted, padding not) of forward, backward, clipping and Adam; "
-        "how they come about is in [the benchmarks' page](../README.md).",
+        "Real target tokens per second (end symbols counted, padding not) through forward, backward, clipping and "
+        "Adam. [The page of the benchmarks](../README.md) says how they are measured.",
         "",
         f"- command: `{result['command']}`",
         f"- machine: {machine['processor']}, {machine['cores']} cores, {machine['threads']} threads used",
         f"- versions: {', '.join(f'{name} {version}' for name, version in versions.items())}",
         f"- text: {result['corpus']['about']}, {result['corpus']['vocabulary']:,} pieces, "
-        f"{result['corpus']['target_length']} target tokens a sentence",
-        f"- rounds: {result['rounds']} of {result['seconds']:g} s each, alternating; others used at most {QUIET} "
-        "processors, or the round is left out (and marked * if there was no better one)",
+        f"{result['corpus']['target_length']} target tokens in a sentence",
+        f"- rounds: {result['rounds']} of {result['seconds']:g} s each, alternating; a round in which other processes "
+        f"used more than {QUIET} processors is left out (and marked * if there was no better one)",
     ]
     for shape, lines in result["shapes"].items():
         text += ["", f"## {TITLES[shape]}", ""]
         text += [
-            "| | median | least – most | rounds used | tokens a batch | padding | |",
+            "| | median | least – most | rounds used | tokens per batch | padding | |",
             "|---|--:|--:|--:|--:|--:|---|",
         ]
         text += [_line(line) for line in lines]
@@ -122,19 +133,26 @@ def page(result: Mapping[str, Any]) -> str:
         text += [f"- {line['name']} failed: `{line['failure']}`" for line in lines if line["failure"]]
         if shape in result["machine_rate"]:
             text += ["", *_machine_lines(result["machine_rate"][shape])]
-    return "\n".join(text) + "\n"
+    return "\n".join(line for row in text for line in _wrap(row)) + "\n"
+
+
+def _wrap(row: str) -> list[str]:
+    """Wrap prose; tables, headings and blank lines stay as they are."""
+    if not row or row[0] in "|#":
+        return [row]
+    return wrap(
+        row, 100, subsequent_indent="  " if row[0] == "-" else "", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _machine_lines(rate: Mapping[str, Any]) -> list[str]:
     shares = ", ".join(f"{name} **{share:.0%}**" for name, share in rate["shares"].items())
-    by_round = ", ".join(f"{one / 1e9:.1f}" for one in rate["rounds"])
+    by_round = ", ".join(f"{round_rate / 1e9:.1f}" for round_rate in rate["rounds"])
     return [
-        f"- the machine: {rate['multiply_adds_per_second'] / 1e9:.1f} billion multiply-adds a second in products of "
+        f"- the machine: {rate['multiply_adds_per_second'] / 1e9:.1f} billion multiply-adds per second in products of "
         f"{gemm.SIZE} × {gemm.SIZE} float32 matrices (rounds: {by_round})",
-        f"- training takes {rate['multiply_adds_per_target_token'] / 1e6:.2f} million multiply-adds a target token: "
-        "3 · (S / T · L (6 d² + 2 d f) + L (6 d² + 2 d f) + d V), with S / T source tokens a target token, L layers a "
-        "side, d the width, f that of the feed-forward, V the vocabulary; attention's own products and padding are not "
-        "counted",
+        f"- training takes {rate['multiply_adds_per_target_token'] / 1e6:.2f} million multiply-adds per target token "
+        "(the page of the benchmarks has the formula)",
         f"- share of the machine's rate: {shares}",
     ]
 
@@ -142,7 +160,7 @@ def _machine_lines(rate: Mapping[str, Any]) -> list[str]:
 def _line(line: Mapping[str, Any]) -> str:
     if line["median"] is None:
         return f"| {line['name']} | – | – | 0 | – | – | {line['about']} |"
-    used = sum(not one["noisy"] for one in line["rounds"])
+    used = sum(not measure["noisy"] for measure in line["rounds"])
     star = "*" if line["noisy"] else ""
     spread = f"{line['least']:,.0f} – {line['most']:,.0f}"
     return (
@@ -158,12 +176,18 @@ def result(
     rounds: Mapping[tuple[Shape, str], Sequence[Measure]],
     failures: Mapping[tuple[Shape, str], str],
 ) -> dict[str, Any]:
-    """The part of the result that comes from the rounds."""
+    """Return the part of the result that comes from the rounds."""
     lines = {
         shape: [
-            summary(one, shape, rounds.get((shape, one.name), []), failures.get((shape, one.name), ""), corpus)
-            for one in contenders
-            if shape in one.shapes
+            summary(
+                contender,
+                shape,
+                rounds.get((shape, contender.name), []),
+                failures.get((shape, contender.name), ""),
+                corpus,
+            )
+            for contender in contenders
+            if shape in contender.shapes
         ]
         for shape in shapes
     }

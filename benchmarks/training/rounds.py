@@ -1,4 +1,4 @@
-"""Run a contender in a process of its own, listen to what it reports, stop it when enough has been heard."""
+"""Run a contender in a process of its own, read the rates it prints, and stop it after the time of a round."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HERE = Path(__file__).parents[1]
 
 
 class Failed(Exception):
-    """The contender ended before it had been measured; its last lines."""
+    """A contender ended before it was measured; the message is its last lines."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,17 @@ class Measure:
 
 
 def environment(job: Job, peer: bool) -> dict[str, str]:
-    """The user's, with the number of threads settled and nothing that tunes an allocator."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "DRAGOMAN_"))}
-    paths = [os.path.abspath(path) for path in kept.pop("PYTHONPATH", "").split(os.pathsep) if path]
+    """Return the user's environment with the number of threads set and without settings of an allocator."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "DRAGOMAN_"))}
+    paths = [os.path.abspath(path) for path in inherited.pop("PYTHONPATH", "").split(os.pathsep) if path]
     if paths and not peer:
-        kept["PYTHONPATH"] = os.pathsep.join(paths)
+        inherited["PYTHONPATH"] = os.pathsep.join(paths)
     threads = str(job.threads)
-    return kept | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
+    return inherited | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
 
 
 def measure(contender: Contender, job: Job, seconds: float) -> Measure:
+    """Start the contender, measure it for so many seconds after its warm-up, and stop it."""
     with tempfile.TemporaryDirectory(dir=job.work) as work:
         job = replace(job, work=work)
         process = subprocess.Popen(
@@ -67,15 +68,15 @@ def measure(contender: Contender, job: Job, seconds: float) -> Measure:
         alarm = threading.Timer(PATIENCE + 4 * seconds, _stop, [process])
         alarm.start()
         try:
-            return _listen(contender, process, seconds)
+            return _read_rates(contender, process, seconds)
         finally:
             alarm.cancel()
             _stop(process)
             process.wait()
 
 
-def _listen(contender: Contender, process: subprocess.Popen[str], seconds: float) -> Measure:
-    """Reports are weighted by the time between them, so their mean is tokens over time."""
+def _read_rates(contender: Contender, process: subprocess.Popen[str], seconds: float) -> Measure:
+    """Average the reported rates, each weighted by the time since the report before: tokens over time."""
     assert process.stdout is not None
     last_lines: deque[str] = deque(maxlen=6)
     reports, tokens, first, begin, previous = 0, 0.0, 0.0, 0, 0.0
@@ -97,10 +98,10 @@ def _listen(contender: Contender, process: subprocess.Popen[str], seconds: float
             watch, begin = Watch(process.pid), reports
             now = watch.began
         previous = now
-    raise Failed("\n".join(last_lines) or "it said nothing")
+    raise Failed("\n".join(last_lines) or "it printed nothing")
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    """Only the session that was started here."""
+    """Kill the session that was started here, and nothing else."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -1,1 +1,1 @@
-"""One contender a file."""
+"""The contenders, each in a file of its own."""

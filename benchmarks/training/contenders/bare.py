@@ -1,6 +1,6 @@
-"""The loop a good engineer writes in an afternoon: torch's own layers, nothing clever.
+"""A plain PyTorch loop, as an engineer would write it in an afternoon, with torch's own layers.
 
-Run as a program, it trains until it is stopped and prints target tokens a second.
+Run as a program, it trains until it is stopped and prints target tokens per second.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ POOL = 40  # batches that are sorted together
 
 
 def batches(shape: Shape, source_lengths: list[int], target_lengths: list[int], seed: int = 1) -> list[np.ndarray]:
-    """Batches of a number of sentences, sorted by length within shuffled pools."""
-    chance = np.random.default_rng(seed)
-    lengths, order, made = np.asarray(target_lengths), chance.permutation(len(target_lengths)), []
+    """Return batches of a fixed number of sentences, sorted by length within shuffled pools."""
+    generator = np.random.default_rng(seed)
+    lengths, order, chunks = np.asarray(target_lengths), generator.permutation(len(target_lengths)), list[np.ndarray]()
     for begin in range(0, len(order), SENTENCES * POOL):
         pool = order[begin : begin + SENTENCES * POOL]
         pool = pool[np.argsort(lengths[pool], kind="stable")]
-        made += [pool[first : first + SENTENCES] for first in range(0, len(pool), SENTENCES)]
-    return [made[index] for index in chance.permutation(len(made))]
+        chunks += [pool[first : first + SENTENCES] for first in range(0, len(pool), SENTENCES)]
+    return [chunks[index] for index in generator.permutation(len(chunks))]
 
 
 def command(job: Job, keep_pages: bool = False) -> list[str]:
@@ -58,11 +58,11 @@ def contender(keep_pages: bool = False) -> Contender:
 
 
 def begin(job: Job, keep_pages: bool) -> tuple[list[list[int]], list[list[int]], int]:
-    """torch made ready as the job says, and the corpus: source ids, target ids, size of the vocabulary."""
+    """Set up torch for the job; return source ids, target ids and the vocabulary size."""
     if keep_pages:
-        from dragoman import memory
+        from dragoman.process import allocator
 
-        memory.keep_pages()  # before torch is imported
+        allocator.keep_pages()  # before torch is imported
     import torch
 
     torch.set_num_threads(job.threads)
@@ -70,7 +70,7 @@ def begin(job: Job, keep_pages: bool) -> tuple[list[list[int]], list[list[int]],
     return read_ids(Path(job.corpus), EOS + 1, UNK, EOS)
 
 
-def padded(rows: list[list[int]]) -> torch.Tensor:
+def pad(rows: list[list[int]]) -> torch.Tensor:
     import torch
 
     longest = max(map(len, rows))
@@ -79,7 +79,7 @@ def padded(rows: list[list[int]]) -> torch.Tensor:
 
 def main(job: Job, keep_pages: bool) -> None:
     sources, targets, vocabulary = begin(job, keep_pages)
-    lengths = [[len(row) for row in side] for side in (sources, targets)]
+    source_lengths, target_lengths = ([len(row) for row in side] for side in (sources, targets))
     import torch
     from torch import nn
     from torch.nn.functional import cross_entropy
@@ -90,9 +90,9 @@ def main(job: Job, keep_pages: bool) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
     meter = Meter(REPORT_EVERY)
     for epoch in range(10**9):
-        for rows in batches(job.shape, *lengths, seed=job.seed * 1000 + epoch):
-            source = padded([sources[row] for row in rows])
-            target = padded([targets[row] for row in rows])
+        for rows in batches(job.shape, source_lengths, target_lengths, seed=job.seed * 1000 + epoch):
+            source = pad([sources[row] for row in rows])
+            target = pad([targets[row] for row in rows])
             inputs = torch.cat([torch.full((len(rows), 1), BOS), target[:, :-1]], 1)
             real = target != PAD
             tokens = int(real.sum())

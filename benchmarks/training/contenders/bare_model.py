@@ -1,4 +1,4 @@
-"""The bare loop's model."""
+"""The recurrent model of the bare loop."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class BareModel(nn.Module):
         tokens = self.dropout(self.target_embedding(inputs))
         run = self.after if self.timing == "after" else self.before
         states, contexts = run(tokens, memory, ~real, first)
-        return self.dropout(torch.tanh(self.join(torch.cat([states, contexts], -1))))
+        features: Tensor = self.dropout(torch.tanh(self.join(torch.cat([states, contexts], -1))))
+        return features
 
     def after(self, tokens: Tensor, memory: Tensor, padding: Tensor, first: Pair) -> Pair:
         states, _ = self.decoder(tokens, (first[0][None], first[1][None]))

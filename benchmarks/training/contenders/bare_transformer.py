@@ -1,6 +1,6 @@
-"""The same for the Transformer: ``torch.nn.Transformer`` and a loop round it.
+"""The plain PyTorch loop of the Transformer, around ``torch.nn.Transformer``.
 
-Run as a program, it trains until it is stopped and prints target tokens a second.
+Run as a program, it trains until it is stopped and prints target tokens per second.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..job import (
     token_batches,
 )
 from ..meter import Meter, read_meter
-from .bare import BOS, PAD, begin, padded
+from .bare import BOS, PAD, begin, pad
 
 if TYPE_CHECKING:
     import torch
@@ -52,11 +52,11 @@ def contender(keep_pages: bool = False) -> Contender:
 
 
 def positions(longest: int) -> torch.Tensor:
-    """(longest, WIDTH): sines and cosines (Vaswani et al. 2017, section 3.5)."""
+    """Return sines and cosines for every position (Vaswani et al. 2017, section 3.5)."""
     import torch
 
     angles = torch.arange(longest)[:, None] * torch.exp(torch.arange(0, WIDTH, 2) * (-math.log(10_000) / WIDTH))
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)  # (longest, WIDTH)
 
 
 def main(job: Job, keep_pages: bool) -> None:
@@ -74,18 +74,19 @@ def main(job: Job, keep_pages: bool) -> None:
     parameters = [*embedding.parameters(), *network.parameters()]
     optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=True)
 
-    def embedded(tokens: torch.Tensor) -> torch.Tensor:
-        return dropout(embedding(tokens) * math.sqrt(WIDTH) + places[: tokens.shape[1]])
+    def embed(tokens: torch.Tensor) -> torch.Tensor:
+        embedded: torch.Tensor = dropout(embedding(tokens) * math.sqrt(WIDTH) + places[: tokens.shape[1]])
+        return embedded
 
     meter = Meter(REPORT_EVERY)
     for epoch in range(10**9):
         for rows in token_batches(lengths[0], lengths[1], seed=job.seed, epoch=epoch):
-            source, target = padded([sources[row] for row in rows]), padded([targets[row] for row in rows])
+            source, target = pad([sources[row] for row in rows]), pad([targets[row] for row in rows])
             inputs = torch.cat([torch.full((len(rows), 1), BOS), target[:, :-1]], 1)
             real, hidden = target != PAD, source == PAD
             features = network(
-                embedded(source),
-                embedded(inputs),
+                embed(source),
+                embed(inputs),
                 tgt_mask=nn.Transformer.generate_square_subsequent_mask(inputs.shape[1]),
                 src_key_padding_mask=hidden,
                 memory_key_padding_mask=hidden,

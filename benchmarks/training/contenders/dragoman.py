@@ -1,6 +1,6 @@
-"""Dragoman itself, by the pieces a user's training runs through: recipe, model, token-budget batches, ``Trainer.run``.
+"""Dragoman itself, with what ``dragoman train`` uses: recipe, model, token-budget batches, ``Trainer.run``.
 
-Run as a program, it trains until it is stopped and prints target tokens a second.
+Run as a program, it trains until it is stopped and prints target tokens per second.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ TINY = {
     "share_embeddings": True,
     "source": {"tokenizer": {"kind": "symbols"}},
     "target": {"tokenizer": {"kind": "symbols"}},
-}  # over the preset
+}  # changes to the preset
 
 
 def budget(shape: Shape, source_lengths: list[int], target_lengths: list[int]) -> int:
-    """The token budget; for the recurrent shapes, the one that makes as many batches an epoch as 80 sentences do."""
-    from dragoman.data.batching import make_batches
+    """Return the token budget; of recurrent shapes, the one that gives as many batches as 80 sentences in each do."""
+    from dragoman.data.corpus.batching import make_batches
 
     if shape == "transformer":
         return BUDGET
@@ -57,7 +57,7 @@ def budget(shape: Shape, source_lengths: list[int], target_lengths: list[int]) -
 
 
 def batches(shape: Shape, source_lengths: list[int], target_lengths: list[int]) -> list[np.ndarray]:
-    from dragoman.data.batching import make_batches
+    from dragoman.data.corpus.batching import make_batches
 
     tokens = budget(shape, source_lengths, target_lengths)
     return make_batches(source_lengths, target_lengths, tokens, seed=1, epoch=0)
@@ -65,12 +65,12 @@ def batches(shape: Shape, source_lengths: list[int], target_lengths: list[int]) 
 
 def settings(job: Job, tied: bool, batch_tokens: int) -> dict[str, Any]:
     from dragoman.config import merge
-    from dragoman.recipe import gather
+    from dragoman.recipe.layers import gather_settings
 
-    model = gather("transformer-tiny", overrides=TINY) if job.shape == "transformer" else recurrent(job, tied)
+    model = gather_settings("transformer-tiny", overrides=TINY) if job.shape == "transformer" else recurrent(job, tied)
     training = {
         "batch_tokens": batch_tokens,
-        "label_smoothing": SMOOTHING if job.shape == "transformer" else 0.0,  # as everyone here
+        "label_smoothing": SMOOTHING if job.shape == "transformer" else 0.0,  # as every contender
         "optim": {"learning_rate": LEARNING_RATE, "clip": CLIP},
         "threads": job.threads,
         "seed": job.seed,
@@ -117,19 +117,20 @@ def contender(tied: bool = True) -> Contender:
 
 
 def main(job: Job, tied: bool) -> None:
-    from dragoman.memory import keep_pages
-    from dragoman.threads import sleep_soon
+    from dragoman.process import prepare
 
-    keep_pages()  # as its command line does
-    sleep_soon()
-    from dragoman.building import build_model
+    prepare()  # as the command line does
+    import torch
+
     from dragoman.data.examples import SOURCE, Example
     from dragoman.data.tokenizers.symbols import Symbols
-    from dragoman.data.vocabulary import Vocabulary
-    from dragoman.modalities.text import Text, rarity
-    from dragoman.predictions import Lengths
-    from dragoman.recipe import make_recipe
-    from dragoman.system import System
+    from dragoman.data.vocabulary import Vocabulary, word_dropout_rates
+    from dragoman.inference.build import build_model
+    from dragoman.inference.system import System
+    from dragoman.modalities.text import Text
+    from dragoman.recipe.schema import make_recipe
+    from dragoman.runs.lengths import LengthLimits
+    from dragoman.training.corpus import encode_corpus
     from dragoman.training.events import Scores, Stepped
     from dragoman.training.trainer import Trainer
 
@@ -144,17 +145,17 @@ def main(job: Job, tied: bool) -> None:
     vocabulary = Symbols(Vocabulary(list(counts), [0, 0, 0, 0, *counts.values()]))
     modality = Text(recipe.sources[SOURCE].modality, vocabulary)  # type: ignore[arg-type]
     model = build_model(recipe, {SOURCE: modality}, vocabulary)
-    system = System(recipe, {SOURCE: modality}, vocabulary, model, Lengths())
+    system = System(recipe, {SOURCE: modality}, vocabulary, model, LengthLimits())
     rows = [
         Example({SOURCE: source}, target, line=number, file="train")
         for number, (source, target) in enumerate(zip(*texts, strict=True), start=1)
     ]
 
     def validate(_: object) -> Scores:
-        raise RuntimeError("nothing is validated here")
+        raise RuntimeError("a benchmark ends before the first validation")
 
-    data = system.encoded(rows)
-    trainer = Trainer(model, data, recipe.training, Path(job.work), validate, rarity(vocabulary.counts))
+    data = encode_corpus(system, rows)
+    trainer = Trainer(model, data, recipe.training, validate, torch.from_numpy(word_dropout_rates(vocabulary.counts)))
     meter, seen = Meter(every=1), 0
     for event in trainer.run():
         if isinstance(event, Stepped):

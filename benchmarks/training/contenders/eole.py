@@ -1,8 +1,9 @@
-"""eole, by its command line, in an environment of its own.
+"""eole, run by its command line in an environment of its own.
 
-Its recurrent decoder attends after the cell; input feeding puts the attended vector into the next cell, which is its
-nearest to Bahdanau timing. Without input feeding it runs whole sequences. Its output layer is as wide as the decoder,
-so it cannot be tied to narrower token vectors. The Transformer it builds as asked: pre-norm, one table of vectors.
+Its recurrent decoder attends after the cell. Input feeding puts the attended vector into the next cell, which is the
+closest it has to Bahdanau timing; without input feeding it runs over whole sequences. Its output layer is as wide as
+the decoder, so it cannot be tied to narrower token vectors. Its Transformer has the shape asked for: pre-norm, one
+table of vectors.
 """
 
 from __future__ import annotations
@@ -41,24 +42,24 @@ NEVER = 10**9
 
 
 def read(line: str) -> float | None:
-    found = RATE.search(line)
-    return float(found[1]) if found else None
+    match = RATE.search(line)
+    return float(match[1]) if match else None
 
 
 def batches(shape: Shape, source_lengths: list[int], target_lengths: list[int]) -> list[np.ndarray]:
-    """Its rule: the bucket, here the whole corpus, sorted by source and then target length, and cut."""
+    """Follow its rule: sort the bucket, here the whole corpus, by source and then target length, and split it."""
     order = np.lexsort((target_lengths, source_lengths))
     if shape != "transformer":
         return [order[begin : begin + SENTENCES] for begin in range(0, len(order), SENTENCES)]
-    made: list[np.ndarray] = []
+    groups: list[np.ndarray] = []
     begin, longest = 0, 0
     for end, row in enumerate(order.tolist()):
         length = max(source_lengths[row], target_lengths[row])
         longest = max(longest, length)
         if longest * (end - begin + 1) > BUDGET:
-            made.append(order[begin:end])
+            groups.append(order[begin:end])
             begin, longest = end, length
-    return [*made, order[begin:]]
+    return [*groups, order[begin:]]
 
 
 def config(job: Job, vocabulary: Path, rows: int, size: int) -> dict[str, Any]:

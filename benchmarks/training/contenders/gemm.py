@@ -1,7 +1,7 @@
-"""The machine itself: how many multiply-adds a second a large product of two float32 matrices reaches.
+"""The machine itself: how many multiply-adds per second a large product of two float32 matrices reaches.
 
-It takes its turn like a contender, so its figure belongs to the same minutes as theirs. Run as a program, it multiplies
-until it is stopped and prints multiply-adds a second.
+It takes its turn like a contender, so its figure is of the same minutes as theirs. Run as a program, it multiplies
+until it is stopped and prints multiply-adds per second.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..job import Contender, Job, Shape
 from ..meter import Meter, read_meter
 
 NAME = "GEMM"
-SIZE = 2048  # square: large enough for the full rate, small enough for many in a round
+SIZE = 2048  # large enough for the full rate, small enough for many products in a round
 REPORT_EVERY = 4  # products
 
 

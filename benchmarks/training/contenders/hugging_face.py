@@ -1,8 +1,7 @@
-"""Hugging Face transformers, in an environment of its own: a Marian of the same shape with fresh weights, in the loop
-that its users write.
+"""Hugging Face transformers, in an environment of its own: a new Marian model of the same shape in a plain loop.
 
-The program at the bottom runs by path in that environment, so it imports nothing of ours. It reads ids and batches
-from a file, so it has the very batches that Dragoman has.
+The program at the bottom runs by path in that environment, so it imports nothing of this package. It reads ids and
+batches from a file, so it trains on the same batches as Dragoman.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..job import Contender, Job, Shape
 
-EPOCHS = 3  # of batches that are written; a round ends long before
+EPOCHS = 3  # whose batches are written; a round ends long before
 
 
 def batches(shape: Shape, source_lengths: list[int], target_lengths: list[int]) -> list[np.ndarray]:
@@ -29,7 +28,7 @@ def batches(shape: Shape, source_lengths: list[int], target_lengths: list[int]) 
 
 
 def command(job: Job, python: str) -> list[str]:
-    """Marian's numbering: the end symbol is 0, padding the last id, with which its decoder also starts."""
+    """Write ids in Marian's numbering: the end symbol is 0, padding is the last id and also starts the decoder."""
     from ..job import (
         CLIP,
         DROPOUT,
@@ -45,12 +44,16 @@ def command(job: Job, python: str) -> list[str]:
     )
 
     sources, targets, pieces = read_ids(Path(job.corpus), first=2, unknown=1, end=0)
-    lengths = [[len(row) for row in side] for side in (sources, targets)]
-    made = [rows for epoch in range(EPOCHS) for rows in token_batches(*lengths, seed=job.seed, epoch=epoch)]
+    source_lengths, target_lengths = ([len(row) for row in side] for side in (sources, targets))
+    row_groups = [
+        rows
+        for epoch in range(EPOCHS)
+        for rows in token_batches(source_lengths, target_lengths, seed=job.seed, epoch=epoch)
+    ]
     plain = {
         "source": sources,
         "target": targets,
-        "batches": [rows.tolist() for rows in made],
+        "batches": [rows.tolist() for rows in row_groups],
         "threads": job.threads,
         "seed": job.seed,
         "report_every": REPORT_EVERY,
@@ -58,7 +61,7 @@ def command(job: Job, python: str) -> list[str]:
         "clip": CLIP,
         "smoothing": SMOOTHING,
         "config": {
-            "vocab_size": pieces + 2,  # as many ids as everyone has
+            "vocab_size": pieces + 2,  # as many ids as the other contenders have
             "d_model": WIDTH,
             "encoder_layers": LAYERS,
             "decoder_layers": LAYERS,
@@ -117,7 +120,7 @@ def main(job: dict[str, Any]) -> None:
         for rows in job["batches"]:
             source = padded([job["source"][row] for row in rows], pad)
             labels = padded([job["target"][row] for row in rows], -100)
-            # without labels the model computes no loss of its own, which could not be smoothed
+            # without labels, because the loss that the model computes from them has no label smoothing
             logits = model(
                 input_ids=source,
                 attention_mask=(source != pad).long(),

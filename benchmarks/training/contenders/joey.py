@@ -1,8 +1,8 @@
-"""Joey NMT, by its command line, in an environment of its own.
+"""Joey NMT, run by its command line in an environment of its own.
 
-Its recurrent decoder attends after the cell; input feeding puts the context into the next cell, which is its nearest to
-Bahdanau timing. Its output layer is as wide as the decoder, so it cannot be tied to narrower token vectors. The
-Transformer it builds as asked, pre-norm and tied, but its dropout falls on the attention weights too.
+Its recurrent decoder attends after the cell. Input feeding puts the context into the next cell, which is the closest it
+has to Bahdanau timing. Its output layer is as wide as the decoder, so it cannot be tied to narrower token vectors. Its
+Transformer is pre-norm and tied as asked for, but its dropout is applied to the attention weights too.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ SPECIALS = ("<unk>", "<pad>", "<s>", "</s>")
 
 
 def read(line: str) -> float | None:
-    found = RATE.search(line)
-    return float(found[1]) if found else None
+    match = RATE.search(line)
+    return float(match[1]) if match else None
 
 
 def batches(shape: Shape, source_lengths: list[int], target_lengths: list[int]) -> list[np.ndarray]:
-    """Its rule: so many sentences, or padded tokens, of a shuffled corpus; nothing is sorted by length."""
+    """Follow its rule: sentences, or padded tokens, of a shuffled corpus; nothing is sorted by length."""
     order = np.random.default_rng(1).permutation(len(target_lengths))
     if shape != "transformer":
         return [order[begin : begin + SENTENCES] for begin in range(0, len(order), SENTENCES)]
-    made: list[np.ndarray] = []
+    groups: list[np.ndarray] = []
     begin, longest = 0, 0
     for end, row in enumerate(order.tolist(), start=1):
         longest = max(longest, source_lengths[row], target_lengths[row])
         if longest * (end - begin) >= BUDGET:
-            made.append(order[begin:end])
+            groups.append(order[begin:end])
             begin, longest = end, 0
-    return [*made, order[begin:]] if begin < len(order) else made
+    return [*groups, order[begin:]] if begin < len(order) else groups
 
 
 def config(job: Job, vocabulary: Path) -> dict[str, Any]:
