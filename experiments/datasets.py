@@ -1,4 +1,4 @@
-"""Published data sets as rows: a source or several, and a target."""
+"""Read published data sets as rows: one or several sources, and a target."""
 
 from __future__ import annotations
 
@@ -7,26 +7,30 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SPACE = "␣"  # a space inside a lemma
+SPACE = "␣"  # stands for a space inside a lemma
 
 
 def lines(path: Path) -> list[str]:
+    """Read the lines of a file, which end at the line feed only."""
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 def paired(source: Path, target: Path) -> list[tuple[str, str]]:
-    """Two parallel files."""
+    """Read two parallel files."""
     return list(zip(lines(source), lines(target), strict=True))
 
 
 def columns(path: Path) -> list[tuple[str, str]]:
-    """The first two columns; lines that have them not are no rows (blank lines between sentences, for example)."""
+    """Read the first two columns, and skip lines without them (blank lines between sentences, for example)."""
     cells = (line.split("\t") for line in lines(path))
     return [(row[0], row[1]) for row in cells if len(row) >= 2 and row[0] and row[1]]
 
 
 def inflections(path: Path) -> list[tuple[str, str]]:
-    """Lemma, form, tags → tags and letters between spaces, form. A tag in brackets is never taken for a letter."""
+    """Read lemma, form and tags as pairs: tags and letters separated by spaces, and the form.
+
+    Tags are written in angle brackets, so that none looks like a letter.
+    """
     rows = []
     for line in lines(path):
         lemma, form, tags = line.split("\t")
@@ -36,6 +40,7 @@ def inflections(path: Path) -> list[tuple[str, str]]:
 
 
 def write(rows: Iterable[Sequence[str]], path: Path) -> Path:
+    """Write rows as a table with tabs, and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
     return path
@@ -50,7 +55,7 @@ class Picture:
 
 
 def emoji(data: Path, folder: Path) -> list[Picture]:
-    """The sheet cut into files, one a picture, in ``folder``."""
+    """Cut the sheet of emoji into one file for each picture, in ``folder``."""
     from PIL import Image
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -75,68 +80,74 @@ class Recording:
 
 
 def digits(data: Path) -> list[Recording]:
+    """Read the index of spoken digits."""
     rows = [line.split("\t") for line in lines(data / "index.tsv")[1:]]
     folder = (data / "wav").resolve()
     return [Recording(str(folder / row[0]), row[2], int(Path(row[0]).stem.split("_")[2]), row[5]) for row in rows]
 
 
 def digit_strings(recordings: Sequence[Recording], count: int, folder: Path) -> list[tuple[str, str]]:
-    """Three to seven recordings of one speaker, one behind the other, drawn at random but always the same."""
+    """Join three to seven recordings of one speaker, drawn at random but always the same."""
     import soundfile
 
     folder.mkdir(parents=True, exist_ok=True)
-    chance = random.Random(f"strings {count} {len(recordings)}")
-    speakers = sorted({one.speaker for one in recordings})
+    generator = random.Random(f"strings {count} {len(recordings)}")
+    speakers = sorted({recording.speaker for recording in recordings})
     rows = []
     for number in range(count):
-        of_one = [one for one in recordings if one.speaker == speakers[number % len(speakers)]]
-        chosen = chance.choices(of_one, k=chance.randint(3, 7))
+        own = [recording for recording in recordings if recording.speaker == speakers[number % len(speakers)]]
+        chosen = generator.choices(own, k=generator.randint(3, 7))
         path = folder.resolve() / f"{number}.wav"
         if not path.exists():
-            read = [soundfile.read(one.path, dtype="int16") for one in chosen]
-            soundfile.write(path, [sample for sound, _ in read for sample in sound], read[0][1])
-        rows.append((str(path), " ".join(one.text for one in chosen)))
+            sounds = [soundfile.read(recording.path, dtype="int16") for recording in chosen]
+            soundfile.write(path, [sample for sound, _ in sounds for sample in sound], sounds[0][1])
+        rows.append((str(path), " ".join(recording.text for recording in chosen)))
     return rows
 
 
 def an4(data: Path) -> dict[str, list[tuple[str, str]]]:
-    """Slices of the arrays, and words, by side."""
-    sides: dict[str, list[tuple[str, str]]] = {"train": [], "dev": [], "test": []}
+    """Read slices of the arrays, and words, by split."""
+    splits: dict[str, list[tuple[str, str]]] = {"train": [], "dev": [], "test": []}
     for name in ("train", "test"):
         store = (data / f"{name}_mfcc.npy").resolve()
         for line in lines(data / f"{name}.tsv")[1:]:
             _, _, split, start, frames, text = line.split("\t")
-            sides[split].append((f"{store}#{start}:{int(start) + int(frames)}", text))
-    return sides
+            splits[split].append((f"{store}#{start}:{int(start) + int(frames)}", text))
+    return splits
 
 
 def vowels(data: Path, folder: Path) -> dict[str, list[tuple[str, str]]]:
-    """One array a recording; every ninth of the training ones is dev."""
+    """Write one array for each recording; every ninth training recording is dev."""
     import numpy as np
 
     folder.mkdir(parents=True, exist_ok=True)
-    sides: dict[str, list[tuple[str, str]]] = {"train": [], "dev": [], "test": []}
+    splits: dict[str, list[tuple[str, str]]] = {"train": [], "dev": [], "test": []}
     for name in ("train", "test"):
         for number, line in enumerate(lines(data / f"{name}.tsv")):
             label, frames = line.split("\t")
             path = folder.resolve() / f"{name}-{number}.npy"
             np.save(path, np.array([frame.split() for frame in frames.split("|")], dtype=np.float32))
-            side = "dev" if name == "train" and number % 9 == 0 else name
-            sides[side].append((str(path), f"speaker-{label}"))
-    return sides
+            split = "dev" if name == "train" and number % 9 == 0 else name
+            splits[split].append((str(path), f"speaker-{label}"))
+    return splits
 
 
 def formulas(data: Path) -> dict[str, list[tuple[str, str]]]:
-    sides: dict[str, list[tuple[str, str]]] = {"train": [], "dev": [], "test": []}
+    """Read pictures and LaTeX tokens, by split."""
+    splits: dict[str, list[tuple[str, str]]] = {"train": [], "dev": [], "test": []}
     for line in lines(data / "index.tsv")[1:]:
         file, split, _, _, tokens, _ = line.split("\t")
-        sides[split].append((str((data / "png" / file).resolve()), " ".join(tokens.split())))
-    return sides
+        splits[split].append((str((data / "png" / file).resolve()), " ".join(tokens.split())))
+    return splits
 
 
 def stories(path: Path) -> list[tuple[str, str, str]]:
-    """Story so far, question, answer: one row a question. The latest sentence comes first: a place says how long ago."""
-    rows, story = [], []
+    """Read one row for each question: the story so far, the question, the answer.
+
+    The latest sentence comes first, so that a position tells how long ago it was.
+    """
+    rows: list[tuple[str, str, str]] = []
+    story: list[str] = []
     for line in lines(path):
         number, _, text = line.partition(" ")
         if number == "1":

@@ -1,13 +1,12 @@
-"""How long an update takes here: ``probe.py TRAIN DEV CONFIG THREADS`` prints it, and the parameters, as JSON.
+"""Measure how long an update takes: ``probe.py TRAIN DEV CONFIG THREADS`` prints it, and the parameters, as JSON.
 
-A rate that falls to the end must know its end. With a budget of seconds, that takes knowing the speed beforehand.
+A learning rate that falls until the end must know the end. With a budget of seconds, the speed must be known first.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +14,30 @@ UPDATES = 12
 
 
 def main(train: str, dev: str, config: str, threads: str) -> None:
-    from dragoman.memory import keep_pages
+    from dragoman.process.allocator import keep_pages
 
     keep_pages()  # as the command line does, before torch is imported
-    from dragoman.planning import plan
+    from dragoman.training.corpus import training_corpus
+    from dragoman.training.plan import plan
     from dragoman.training.trainer import Trainer
 
-    settled = plan(train, dev, config=Path(config), settings=[f"training.threads={threads}"])
-    system = settled.system
+    planned = plan(train, dev, config=Path(config), settings=[f"training.threads={threads}"])
+    system = planned.system
 
     def validate(_: Any) -> Any:
-        raise RuntimeError("nothing is validated here")
+        raise RuntimeError("a probe ends before the first validation")
 
-    with tempfile.TemporaryDirectory() as folder:
-        data = system.encoded(settled.data.train)
-        trainer = Trainer(system.model, data, system.recipe.training, Path(folder), validate)
-        seconds = trainer.measure(UPDATES)
-    found = {
+    data = training_corpus(system, planned.rows)
+    seconds = Trainer(system.model, data, system.recipe.training, validate).measure(UPDATES)
+    measured = {
         "seconds_an_update": seconds,
         "warmup": system.recipe.training.optim.warmup,
         "parameters": system.model.parameters_count,
-        "rows": len(settled.data.train),
-        "target_tokens": sum(data.target_lengths),
+        "rows": len(planned.data.train),
+        "target_tokens": sum(length + 1 for length in planned.rows.target_lengths),
         "target_vocabulary": system.target.size,
     }
-    print(json.dumps(found))
+    print(json.dumps(measured))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,14 @@
-"""Which family of models should the defaults be? Every family on data of different kinds, each with the same time.
+"""Which family of models should be the default? Every family on data of different kinds, each with the same time.
 
     python experiments/auto/run.py --data FOLDER [--seconds 90] [--parallel 1] [--only g2p scan …] [--families …]
     python experiments/auto/run.py --table
 
-FOLDER holds the folders of the data sets (see SETS). A family is a settings file beside this script: put one more
-there, and it is tried too. Writes results/SET.FAMILY.json and the tables in README.md. A result made with the same
-seconds is not made again.
+FOLDER has the folders of the data sets (see SETS). A family is a settings file beside this script: a new file there is
+tried too. Results are in results/SET.FAMILY.json; one made with the same seconds is not made again.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -22,39 +20,43 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import dragoman, events, machine, made_with, program, write_result
-from datasets import columns, inflections, paired, write
+from datasets import columns, inflections, paired
+from runner import SPLITS, Experiment, Files, Result, describe_machine, start
+from tables import made_with, mean, page, table
 
-HERE = Path(__file__).resolve().parent
-FAMILIES = sorted(path.stem for path in HERE.glob("*.toml"))
+from dragoman.errors import UserError
+
+FOLDER = Path(__file__).resolve().parent
+FAMILIES = sorted(path.stem for path in FOLDER.glob("*.toml"))
 DEV_ROWS, TEST_ROWS = 400, 1000  # spread evenly over the files
 SHARE = 0.8  # of the seconds, for updates; the rest is for validations
 VALIDATIONS = 5
-NO_END = 1_000_000  # epochs: the updates are what ends a run
+NO_LIMIT = 1_000_000  # epochs: the number of updates ends a run
+
 Rows = list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Set:
     about: str
-    read: Callable[[Path, str], Rows]  # data folder, side ("train", "dev", "test")
-    train_rows: int | None = None  # of more, so many spread evenly are taken
+    read: Callable[[Path, str], Rows]  # data folder, split ("train", "dev", "test")
+    train_rows: int | None = None  # at most so many, spread evenly
 
 
-def _scan(data: Path, side: str) -> Rows:
-    """There is no dev file: every tenth training row is dev."""
-    rows = columns(data / "scan" / f"simple_{'test' if side == 'test' else 'train'}.tsv")
+def _scan(data: Path, split: str) -> Rows:
+    """Read SCAN, which has no dev file: every tenth training row is dev."""
+    rows = columns(data / "scan" / f"simple_{'test' if split == 'test' else 'train'}.tsv")
     chosen = {"train": [row for i, row in enumerate(rows) if i % 10], "dev": rows[::10], "test": rows}
-    return chosen[side]
+    return chosen[split]
 
 
-def _multi30k(data: Path, side: str) -> Rows:
-    name = {"train": "train", "dev": "val", "test": "test_2016_flickr"}[side]
+def _multi30k(data: Path, split: str) -> Rows:
+    name = {"train": "train", "dev": "val", "test": "test_2016_flickr"}[split]
     return paired(*(data / "multi30k" / "tok" / f"{name}.lc.norm.tok.{language}" for language in ("en", "de")))
 
 
-def _level(side: str) -> str:
-    return "train-high" if side == "train" else side
+def _level(split: str) -> str:
+    return "train-high" if split == "train" else split
 
 
 SETS = {
@@ -77,82 +79,73 @@ SETS = {
     ),
     "sentences": Set("English to Dutch sentences", lambda d, s: columns(d / "tatoeba_en_nl" / f"{s}.tsv")),
 }
-USUAL = ["g2p", "inflection", "transliteration", "spelling", "scan", "captions"]  # six kinds, in 40 minutes on one core
+USUAL = ("g2p", "inflection", "transliteration", "spelling", "scan", "captions")  # 40 minutes on one core
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--data", type=Path)
-    arguments.add_argument("--runs", type=Path, default=Path("runs/auto"))
-    arguments.add_argument("--results", type=Path, default=HERE / "results")
-    arguments.add_argument("--seconds", type=float, default=80.0, help="of training and validating, for each run")
-    arguments.add_argument("--only", nargs="*", choices=list(SETS), default=USUAL, metavar="SET", help=" ".join(SETS))
-    arguments.add_argument("--families", nargs="*", choices=FAMILIES, default=FAMILIES, metavar="NAME")
-    arguments.add_argument("--parallel", type=int, default=1, help="runs side by side, one thread each")
-    arguments.add_argument("--table", action="store_true", help="only write README.md from the results")
-    asked = arguments.parse_args()
-    if not asked.table:
-        if asked.data is None:
-            arguments.error("--data FOLDER is needed, unless only --table is asked for")
-        pairs = [(name, family) for name in asked.only for family in asked.families]
-        for name in asked.only:
-            prepare(name, asked.data, asked.runs)
-        with ThreadPoolExecutor(asked.parallel) as pool:
-            list(pool.map(lambda pair: try_out(*pair, asked.runs, asked.results, asked.seconds), pairs))
-    page = tables(asked.results)
-    print(page)
-    if asked.results == HERE / "results":
-        (HERE / "README.md").write_text(page)
+def main(experiment: Experiment) -> None:
+    if not experiment.options.table:
+        try_families(experiment)
+    results = [json.loads(path.read_text()) for path in sorted(experiment.results.glob("*.json"))]
+    if not results:
+        raise UserError(f"{experiment.results}: there is no result yet; run without --table first")
+    experiment.publish(write_page(results))
 
 
-def prepare(name: str, data: Path, runs: Path) -> None:
-    for side, most in (("train", SETS[name].train_rows), ("dev", DEV_ROWS), ("test", TEST_ROWS)):
-        write(spread(SETS[name].read(data, side), most), runs / "data" / f"{name}.{side}.tsv")
+def try_families(experiment: Experiment) -> None:
+    """Train every chosen family on every chosen data set, unless its result is there."""
+    names, families, seconds = experiment.options.only or USUAL, experiment.options.families, experiment.options.seconds
+    for name in names:
+        if name not in SETS:
+            raise UserError(f"--only {name}: there is no such data set; there are {', '.join(SETS)}")
+    files = {name: write_files(experiment, name) for name in names}
+    pairs = [(name, family) for name in names for family in families if not is_done(experiment, name, family, seconds)]
+    with ThreadPoolExecutor(experiment.parallel) as pool:
+        list(pool.map(lambda pair: try_family(experiment, pair[0], pair[1], files[pair[0]], seconds), pairs))
+
+
+def write_files(experiment: Experiment, name: str) -> Files:
+    limits = {"train": SETS[name].train_rows, "dev": DEV_ROWS, "test": TEST_ROWS}
+    rows = {split: spread(SETS[name].read(experiment.data, split), limits[split]) for split in SPLITS}
+    return experiment.write_splits(rows, name)
 
 
 def spread(rows: Rows, most: int | None) -> Rows:
-    """``most`` rows at even distances, in order; all of them if there are no more."""
+    """Return ``most`` rows at even distances, in order, or all of them if there are no more."""
     if most is None or len(rows) <= most:
         return rows
     return [rows[index * len(rows) // most] for index in range(most)]
 
 
-def try_out(name: str, family: str, runs: Path, results: Path, seconds: float) -> None:
-    path = results / f"{name}.{family}.json"
-    if path.exists() and json.loads(path.read_text())["seconds"] == seconds:
-        return
-    train, dev, test = (runs / "data" / f"{name}.{side}.tsv" for side in ("train", "dev", "test"))
-    folder, log, config = runs / f"{name}.{family}.{seconds:g}", runs / f"{name}.{family}.log", HERE / f"{family}.toml"
-    probe = [sys.executable, str(HERE / "probe.py"), str(train), str(dev), str(config), "1"]
-    found = json.loads(subprocess.run(probe, check=True, capture_output=True, text=True).stdout)
-    updates = max(VALIDATIONS, int(SHARE * seconds / found["seconds_an_update"]))
+def is_done(experiment: Experiment, name: str, family: str, seconds: float) -> bool:
+    result = f"{name}.{family}"
+    return experiment.path(result).exists() and experiment.load(result)["seconds"] == seconds
+
+
+def try_family(experiment: Experiment, name: str, family: str, files: Files, seconds: float) -> None:
+    run = f"{name}.{family}.{seconds:g}"
+    arguments = [str(files.train), str(files.dev), str(FOLDER / f"{family}.toml"), "1"]
+    probe = subprocess.run(
+        [sys.executable, str(FOLDER / "probe.py"), *arguments], check=True, capture_output=True, text=True
+    )
+    measured = json.loads(probe.stdout)
+    updates = max(VALIDATIONS, int(SHARE * seconds / measured["seconds_an_update"]))
     training = {
         "max_updates": updates,
-        "max_epochs": NO_END,
+        "max_epochs": NO_LIMIT,
         "max_time": seconds,
         "validate_every": max(1, updates // VALIDATIONS),
         "patience": VALIDATIONS + 1,
         "threads": 1,
-        "optim.warmup": min(found["warmup"], updates // 10),  # a short run has no time for a long one
+        "optim.warmup": min(measured["warmup"], updates // 10),  # a short run has no time for a long warm-up
     }
-    command = [
-        "train",
-        str(train),
-        "--dev",
-        str(dev),
-        "--test",
-        str(test),
-        "--out",
-        str(folder),
-        "--config",
-        str(config),
-    ]
+    command = ["train", str(files.train), "--dev", str(files.dev), "--test", str(files.test)]
+    command += ["--out", str(experiment.runs / run), *experiment.config(family)]
     command += [word for key, value in training.items() for word in ("--set", f"training.{key}={value}")]
-    whole = dragoman(command, log, threads=1)
-    evaluation = json.loads((folder / "evaluation.json").read_text())
-    reported = events(folder)
+    whole = experiment.command(command, f"{name}.{family}")
+    evaluation = json.loads((experiment.runs / run / "evaluation.json").read_text())
+    events = experiment.events(run)
     headline = evaluation["scores"][evaluation["headline"]]
-    validated = [event for event in reported if event["event"] == "validated"]
+    validations = [event for event in events if event["event"] == "validated"]
     result = {
         "set": name,
         "family": family,
@@ -163,97 +156,107 @@ def try_out(name: str, family: str, runs: Path, results: Path, seconds: float) -
         "test": headline["value"],
         "test_interval": [headline["low"], headline["high"]],
         "test_rows": evaluation["rows"],
-        "dev": abs(max(event["score"] for event in validated)),
+        "dev": abs(max(event["score"] for event in validations)),
         "perplexity": evaluation["scores"].get("perplexity", {}).get("value"),
-        "updates": reported[-1]["update"],
+        "updates": events[-1]["update"],
         "updates_planned": updates,
-        "epochs": validated[-1]["epoch"],
-        "training_seconds": round(reported[-1]["seconds"], 1),
+        "epochs": validations[-1]["epoch"],
+        "training_seconds": round(events[-1]["seconds"], 1),
         "whole_seconds": round(whole, 1),
-        **{key: found[key] for key in ("parameters", "rows", "target_tokens", "target_vocabulary")},
-        **machine(),
+        **{key: measured[key] for key in ("parameters", "rows", "target_tokens", "target_vocabulary")},
+        **describe_machine(),
     }
-    write_result(path, result)
+    experiment.save(f"{name}.{family}", result)
     print(f"{name}, {family}: {result['metric']} {result['test']:.2f}, {result['parameters']:,} parameters", flush=True)
 
 
-def tables(results: Path) -> str:
-    found = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
-    if not found:
-        raise SystemExit("there is no result yet: run without --table first")
-    by = {(one["set"], one["family"]): one for one in found}
-    names = [name for name in SETS if any(one["set"] == name for one in found)]
-    families = sorted({one["family"] for one in found})
-    rows, ranks = [], {family: [] for family in families}
-    for name in names:
-        ones = [by[name, family] for family in families if (name, family) in by]
-        order = ranked(ones)
-        scores = [one["test"] for one in order]
-        for one in order:
-            ranks[one["family"]].append(1 + scores.index(one["test"]))  # equals share a place
-        cells = [cell(by.get((name, family)), order[0]) for family in families]
-        one = ones[0]
+def write_page(results: Sequence[Result]) -> str:
+    by_run = {(result["set"], result["family"]): result for result in results}
+    families = sorted({result["family"] for result in results})
+    rows: list[list[str]] = []
+    ranks: dict[str, list[int]] = {family: [] for family in families}
+    for name in (name for name in SETS if any(result["set"] == name for result in results)):
+        order = rank([by_run[name, family] for family in families if (name, family) in by_run])
+        scores = [result["test"] for result in order]
+        for result in order:
+            ranks[result["family"]].append(1 + scores.index(result["test"]))  # equals share a rank
+        first = order[0]
         rows.append(
-            f"| {name}: {one['about']} | {one['rows']:,} | {one['target_tokens']:,} | {one['target_vocabulary']:,} | {one['metric']} "
-            f"| {' | '.join(cells)} | {taken(one)} |"
+            [
+                f"{name}: {first['about']}",
+                *(f"{first[key]:,}" for key in ("rows", "target_tokens", "target_vocabulary")),
+                first["metric"],
+                *(show_score(by_run.get((name, family)), scores[0]) for family in families),
+                choose_family(first),
+            ]
         )
-    means = [f"{sum(ranks[family]) / len(ranks[family]):.2f}" for family in families]
+    rows.append(["**mean rank**", "", "", "", "", *(f"{mean(ranks[family]):.2f}" for family in families), ""])
+    links = [f"[{family}]({family}.toml)" for family in families]
     details = [
-        f"| {one['set']} | {one['family']} | {one['test']:.2f} | {one['test_interval'][0]:.2f} to {one['test_interval'][1]:.2f} "
-        f"| {one['dev']:.2f} | {one['parameters']:,} | {one['updates']:,} of {one['updates_planned']:,} | {one['epochs']} "
-        f"| {one['training_seconds'] / 60:.1f} | {one['whole_seconds'] / 60:.1f} |"
-        for one in found
-    ]
-    seconds = sorted({one["seconds"] for one in found})
-    return "\n".join(
         [
-            "# Which model should the defaults be?",
-            "",
-            "Families of models on data of different kinds, one thread, the same time for each. All else is what the defaults choose from the data:",
-            "tokenisers, size of a batch, metric. The rate falls to the end of the time, as far as the speed measured beforehand tells. What",
-            "`auto` does (`src/dragoman/auto.py`) rests on these tables; it knows sizes and lengths, never the name of a data set.",
-            "",
-            f"Test scores on at most {TEST_ROWS:,} rows, the best family in bold; {' or '.join(f'{one:g}' for one in seconds)} seconds of training a run.",
-            "",
-            f"| data | rows | target tokens | kinds of them | metric | {' | '.join(f'[{family}]({family}.toml)' for family in families)} | `auto` takes |",
-            "|---|---|---|---|---|" + "---|" * (len(families) + 1),
-            *rows,
-            f"| **mean place** | | | | | {' | '.join(means)} | |",
-            "",
-            "A recurrent model is ahead where the vocabulary is small (letters, phones, actions) and there are fewer than some hundred thousand",
-            "tokens; a Transformer where it is large (words, pieces of words), and with many tokens of letters too. The seconds are far fewer",
-            "than a training by default takes: what they tell is who learns more in the same time, not who is better at the end. There,",
-            "after 30 to 45 minutes, [captions](../multi30k/README.md) put the Transformer first as well.",
-            "",
-            "| data | family | test | 95 % interval | best dev, greedy | parameters | updates | epochs | minutes of training | minutes, the whole command |",
-            "|---|---|---|---|---|---|---|---|---|---|",
-            *details,
-            "",
-            f"Made on {max(one['date'] for one in found)} with `python experiments/auto/run.py --data FOLDER --seconds {seconds[-1]:g}`; {made_with(found[0])}.",
-            "",
+            result["set"],
+            result["family"],
+            f"{result['test']:.2f}",
+            f"{result['test_interval'][0]:.2f} to {result['test_interval'][1]:.2f}",
+            f"{result['dev']:.2f}",
+            f"{result['parameters']:,}",
+            f"{result['updates']:,} of {result['updates_planned']:,}",
+            str(result["epochs"]),
+            f"{result['training_seconds'] / 60:.1f}",
+            f"{result['whole_seconds'] / 60:.1f}",
         ]
+        for result in results
+    ]
+    seconds = sorted({result["seconds"] for result in results})
+    command = f"python experiments/auto/run.py --data FOLDER --seconds {seconds[-1]:g}"
+    return page(
+        "Which model should be the default?",
+        "Families of models on data of different kinds, one thread, the same time for each. Everything else is what "
+        "the defaults choose from the data: tokenisers, batch size, metric. The learning rate falls until the end of "
+        "the time, as estimated from the speed measured before. The rules of `auto` (`src/dragoman/recipe/auto.py`) "
+        "are based on these tables; they know sizes and lengths, never the name of a data set.",
+        f"Test scores on at most {TEST_ROWS:,} rows, the best family in bold; "
+        f"{' or '.join(f'{value:g}' for value in seconds)} seconds of training for each run.",
+        table(["data", "rows", "target tokens", "target vocabulary", "metric", *links, "`auto` takes"], rows),
+        "A recurrent model is ahead where the vocabulary is small (letters, phones, actions) and there are fewer than "
+        "a few hundred thousand tokens; a Transformer where the vocabulary is large (words, subwords), and also with "
+        "many tokens of letters. The seconds are far fewer than a default training takes: they show which model learns "
+        "more in the same time, not which is better at the end. There, after 30 to 45 minutes, the Transformer is "
+        "first on [captions](../multi30k/README.md) as well.",
+        table(
+            (
+                *("data", "family", "test", "95 % interval", "best dev, greedy", "parameters", "updates", "epochs"),
+                *("minutes of training", "minutes, the whole command"),
+            ),
+            details,
+        ),
+        f"Made on {max(result['date'] for result in results)} with `{command}`; {made_with(results[0])}.",
     )
 
 
-def taken(one: dict[str, Any]) -> str:
-    """What the rules of today take for data of this size."""
-    from dragoman.auto import Shape, wants_transformer
+def choose_family(result: Result) -> str:
+    """Return the family that today's rules choose for data of this size."""
+    from dragoman.recipe.auto import Shape, wants_transformer
 
-    tokens, vocabulary = one["target_tokens"], one["target_vocabulary"]
-    shape = Shape(one["rows"], tokens, tokens, vocabulary, vocabulary, longest=1)
+    tokens, vocabulary = result["target_tokens"], result["target_vocabulary"]
+    shape = Shape(result["rows"], tokens, tokens, vocabulary, vocabulary, longest=1)
     return "transformer" if wants_transformer(shape) else "recurrent"
 
 
-def ranked(ones: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The best first."""
-    return sorted(ones, key=lambda one: -one["test"] if one["better"] == "higher" else one["test"])
+def rank(results: Sequence[Result]) -> list[Result]:
+    """Sort results, the best first."""
+    return sorted(results, key=lambda result: -result["test"] if result["better"] == "higher" else result["test"])
 
 
-def cell(one: dict[str, Any] | None, best: dict[str, Any]) -> str:
-    if one is None:
+def show_score(result: Result | None, best: float) -> str:
+    if result is None:
         return "–"
-    return f"**{one['test']:.2f}**" if one["test"] == best["test"] else f"{one['test']:.2f}"
+    return f"**{result['test']:.2f}**" if result["test"] == best else f"{result['test']:.2f}"
 
 
 if __name__ == "__main__":
-    program(main)
+    extra: dict[str, dict[str, Any]] = {
+        "--seconds": {"type": float, "default": 80.0, "help": "of training and validating, for each run"},
+        "--families": {"nargs": "*", "choices": FAMILIES, "default": FAMILIES, "metavar": "NAME"},
+    }
+    start(main, __file__, __doc__, parallel=1, extra=extra)

@@ -1,62 +1,61 @@
-"""Pictures to captions: Noto emoji and their English names, soft and hard attention.
+"""Pictures to captions: Noto emoji and their English names, with soft and hard attention.
 
     python experiments/emoji/run.py --data FOLDER [--only soft hard]
 
-FOLDER holds noto_32px.png, a sheet of 32 x 32 pictures, and index.tsv, which says where each is and what it is called.
-Test pictures are known figures in a skin tone that they were not seen in. "hard" starts from the weights of "soft".
-Writes results/*.json, README.md and overlays-*.jpg: ten test pictures with each word's attention laid over them.
+FOLDER has noto_32px.png, a sheet of 32 × 32 pictures, and index.tsv with the place and the name of each. Test pictures
+are known figures in a new skin tone. "hard" starts from the weights of "soft". Also draws overlays-*.jpg: ten test
+pictures, each with the attention of every word.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import dragoman, program, run
-from datasets import emoji, write
-from pages import arguments, options, write_page
-from PIL import Image
+from datasets import emoji
+from runner import SPLITS, Experiment, Files, start
+from tables import INTERVALS, Block, origin, page, runs_table
 
-HERE = Path(__file__).resolve().parent
-SHOWN = 10  # pictures of the sheet of overlays
+SHOWN = 10  # pictures of an overlay
 
 
-def main() -> None:
-    asked = arguments(__doc__, HERE).parse_args()
-    pictures = emoji(asked.data, asked.runs / "pictures")
-    sides = {
-        side: write([(one.path, one.caption) for one in pictures if one.split == side], asked.runs / f"{side}.tsv")
-        for side in ("train", "dev", "test")
-    }
-    names = asked.only or ["soft", "hard"]
-    common: dict[str, Any] = {**sides, "runs": asked.runs, "results": asked.results, "threads": asked.threads}
-    found = {}
-    if "soft" in names:
-        found["soft"] = run("soft", options=options(HERE / "soft.toml", asked.set), **common)
-    if "hard" in names:  # which regions are worth drawing is learnt sooner by one who can see
-        chosen = options(HERE / "hard.toml", asked.set)
-        chosen += ["--init-encoder", str(asked.runs / "soft"), "--init-decoder", str(asked.runs / "soft")]
-        found["hard"] = run("hard", options=chosen, **common)
-    for name in found:
-        sheet = HERE / f"overlays-{name}.jpg"
-        if asked.results == HERE / "results" and not sheet.exists():
-            test = [one.path for one in pictures if one.split == "test"]
-            shown = test[:: len(test) // SHOWN][:SHOWN]
-            drawn = asked.runs / f"overlays-{name}.png"
-            dragoman(["inspect", str(asked.runs / name), *shown, "-o", str(drawn)], asked.runs / "inspect.log", 1)
-            with Image.open(drawn) as picture:
-                picture.save(sheet, quality=85, optimize=True)
-    about = [
-        "3,228 pictures of 32 × 32 pixels and their names, from scratch. Test pictures (362) are known figures in a skin tone that they were",
-        "not seen in: “man student: medium skin tone”. Settings: [soft](soft.toml); [hard](hard.toml), which starts from the weights of *soft*.",
-        "The pictures are Noto Emoji (Apache 2.0). With half as many epochs *soft* had 77.35 on the same machine and 80.66 on another: it was not done learning.",
-    ]
-    sheets = [f"![attention of the run {name}, word by word](overlays-{name}.jpg)" for name in found]
-    write_page(asked, HERE, "Captions of emoji", about, found, ("exact", "wer", "bleu"), after=sheets)
+def main(experiment: Experiment) -> None:
+    def prepare() -> Files:
+        pictures = emoji(experiment.data, experiment.runs / "pictures")
+        return experiment.write_splits(
+            {split: [(each.path, each.caption) for each in pictures if each.split == split] for split in SPLITS}
+        )
+
+    def run(name: str, files: Files) -> object:
+        soft = str(experiment.runs / "soft")
+        # a network that sees already learns sooner which regions to draw
+        init = ["--init-encoder", soft, "--init-decoder", soft] if name == "hard" else []
+        return experiment.train(name, files, [*experiment.config(name), *init])
+
+    names = ("soft", "hard")
+    results = experiment.collect(names, prepare, run)
+    for name in results:
+        experiment.draw_overlays(name, lambda: choose_pictures(experiment), f"overlays-{name}.jpg")
+    about = (
+        "3,228 pictures of 32 × 32 pixels and their names, trained from scratch. Test pictures (362) are known figures "
+        "in a new skin tone: “man student: medium skin tone”. Settings: [soft](soft.toml); [hard](hard.toml), which "
+        "starts from the weights of *soft*. The pictures are Noto Emoji (Apache 2.0). With half as many epochs, *soft* "
+        "had 77.35 on the same machine and 80.66 on another: it had not finished learning."
+    )
+    sheets = Block("\n".join(f"![attention of the run {name}, word by word](overlays-{name}.jpg)" for name in results))
+    table = runs_table(results, ("exact", "wer", "bleu"))
+    text = page("Captions of emoji", about, table, INTERVALS, sheets, origin(results[names[0]], "emoji"))
+    experiment.publish(text, is_complete=len(results) == len(names))
+
+
+def choose_pictures(experiment: Experiment) -> list[str]:
+    """Return some test pictures, spread evenly."""
+    pictures = emoji(experiment.data, experiment.runs / "pictures")
+    test = [each.path for each in pictures if each.split == "test"]
+    return test[:: len(test) // SHOWN][:SHOWN]
 
 
 if __name__ == "__main__":
-    program(main)
+    start(main, __file__, __doc__)

@@ -3,17 +3,14 @@
     python experiments/multi30k/run.py --data FOLDER [--only tiny-en-de …] [--threads 2]
     python experiments/multi30k/run.py --table
 
-FOLDER holds SET.lc.norm.tok.LANGUAGE. The settings of a run are in NAME.toml beside this file; its result goes to
-results/NAME.json, and --table writes README.md anew from the results that are there. Stopped and started again, a run
-goes on where it was. Where there is a NAME-settled.toml, training goes on from the run's weights with these settings;
-which of the two is measured is decided by BLEU on dev, and the time of both counts.
+FOLDER has SET.lc.norm.tok.LANGUAGE. The settings of a run are in NAME.toml beside this file. A run that was stopped
+resumes. Where there is a NAME-settled.toml, a second stage starts from the run's weights with these settings; BLEU on
+dev decides which of the two is tested, and the time of both counts.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import statistics
 import sys
 import tomllib
@@ -22,10 +19,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import dragoman, events, machine, made_with, program, write_result
 from datasets import lines, paired, write
+from runner import Experiment, Result, describe_machine, start
+from tables import made_with, page, table
 
-HERE = Path(__file__).resolve().parent
 RUNS = ("tiny-en-de", "rnn-de-en", "transformer-de-en", "conv-de-en")
 TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
 REFERENCE_LENGTH = {("test_2016_flickr", "de"): 12103}  # words, as the published BLEU reports them
@@ -38,119 +35,103 @@ PUBLISHED = {
 }
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--data", type=Path, help="folder of the tokenised files")
-    arguments.add_argument("--runs", type=Path, default=Path("runs/multi30k"))
-    arguments.add_argument(
-        "--results", type=Path, default=HERE / "results", help="elsewhere while settings are tried out"
-    )
-    arguments.add_argument("--only", nargs="*", choices=RUNS, default=list(RUNS), metavar="NAME")
-    arguments.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    arguments.add_argument(
-        "--set", nargs="*", default=[], metavar="KEY=VALUE", help="over the settings file, to try out"
-    )
-    arguments.add_argument("--table", action="store_true", help="only write README.md from the results")
-    asked = arguments.parse_args()
-    if not asked.table:
-        if asked.data is None:
-            arguments.error("--data FOLDER is needed, unless only --table is asked for")
-        for name in asked.only:
-            if not (asked.results / f"{name}.json").exists():
-                result = train_and_measure(name, asked.data, asked.runs, asked.threads, asked.set)
-                write_result(asked.results / f"{name}.json", result)
-    if asked.results == HERE / "results":
-        write_table()
+def main(experiment: Experiment) -> None:
+    def run(name: str, data: Path) -> object:
+        return experiment.save(name, train_and_test(experiment, name, data))
+
+    results = experiment.collect(RUNS, lambda: experiment.data, run)
+    experiment.publish(write_page(results), is_complete=len(results) == len(RUNS))
 
 
-def train_and_measure(name: str, data: Path, runs: Path, threads: int, settings: list[str]) -> dict[str, Any]:
+def train_and_test(experiment: Experiment, name: str, data: Path) -> Result:
     source, target = name.split("-")[-2:]
-    folder, log = runs / name, runs / f"{name}.log"
+    runs, threads, settings = experiment.runs, experiment.threads, experiment.options.set
     train, dev = (
         write(
-            paired(data / f"{side}.lc.norm.tok.{source}", data / f"{side}.lc.norm.tok.{target}"),
-            runs / "data" / f"{side}.{source}-{target}.tsv",
+            paired(data / f"{split}.lc.norm.tok.{source}", data / f"{split}.lc.norm.tok.{target}"),
+            runs / "data" / f"{split}.{source}-{target}.tsv",
         )
-        for side in ("train", "val")
+        for split in ("train", "val")
     )
-    parameters = count_parameters(train, dev, HERE / f"{name}.toml", settings)
+    parameters = count_parameters(train, dev, experiment.folder / f"{name}.toml", settings)
     print(f"{name}: {parameters:,} parameters", flush=True)
     if parameters > MOST_PARAMETERS.get(name, parameters):
         raise SystemExit(f"{name}: {parameters:,} parameters are more than {MOST_PARAMETERS[name]:,}; make it smaller")
+    command = ["train", str(train), "--dev", str(dev), "--set", f"training.threads={threads}"]
+    command += [word for setting in settings for word in ("--set", setting)]
     stages = [name]
-    common = ["train", str(train), "--dev", str(dev), "--set", f"training.threads={threads}"]
-    for setting in settings:
-        common += ["--set", setting]
-    whole = dragoman([*common, "--config", str(HERE / f"{name}.toml"), "--out", str(folder)], log, threads)
-    settled = HERE / f"{name}-settled.toml"
-    if settled.exists():
-        stages.append(settled.stem)
-        start = ["--init-encoder", str(folder), "--init-decoder", str(folder), "--set", "init.tokenizers=reuse"]
-        second = [*common, "--config", str(settled), "--out", str(runs / settled.stem), *start]
-        whole += dragoman(second, log, threads)
-    told = {stage: stage_result(runs / stage) for stage in stages}
-    chosen = max(stages, key=lambda stage: told[stage]["dev"])
-    print("\n".join(f"{stage}: BLEU on dev {told[stage]['dev']:.2f}" for stage in stages), flush=True)
+    seconds = experiment.command([*command, *experiment.config(name), "--out", str(runs / name)], name, threads=threads)
+    second = f"{name}-settled"
+    if (experiment.folder / f"{second}.toml").exists():
+        stages.append(second)
+        first = str(runs / name)
+        init = ["--init-encoder", first, "--init-decoder", first, "--set", "init.tokenizers=reuse"]
+        seconds += experiment.command(
+            [*command, *experiment.config(second), "--out", str(runs / second), *init], name, threads=threads
+        )
+    summaries = {stage: summarize_stage(experiment, stage) for stage in stages}
+    chosen = max(stages, key=lambda stage: summaries[stage]["dev"])
+    print("\n".join(f"{stage}: BLEU on dev {summaries[stage]['dev']:.2f}" for stage in stages), flush=True)
     tests: dict[str, Any] = {}
     for test in TESTS:
+        inputs, references = (data / f"{test}.lc.norm.tok.{language}" for language in (source, target))
         outputs = runs / f"{name}.{test}.{target}"
-        given = data / f"{test}.lc.norm.tok.{source}"
-        seconds = dragoman(["predict", str(runs / chosen), str(given)], log, threads, outputs)
-        tests[test] = bleu(outputs, data / f"{test}.lc.norm.tok.{target}") | {"seconds": round(seconds, 1)}
-        expected = REFERENCE_LENGTH.get((test, target), tests[test]["reference_length"])
-        if tests[test]["reference_length"] != expected:
-            raise SystemExit(
-                f"{test}: {tests[test]['reference_length']} words in the references, not {expected}: other text?"
-            )
+        predicting = experiment.command(
+            ["predict", str(runs / chosen), str(inputs)], name, threads=threads, output=outputs
+        )
+        tests[test] = bleu(outputs, references) | {"seconds": round(predicting, 1)}
+        length = tests[test]["reference_length"]
+        if length != REFERENCE_LENGTH.get((test, target), length):
+            expected = REFERENCE_LENGTH[test, target]
+            raise SystemExit(f"{test}: {length} words in the references, not {expected}; is it another text?")
         print(f"{name} {test}: BLEU {tests[test]['bleu']:.2f}", flush=True)
-    speeds = [event["tokens_per_second"] for event in events(folder) if event["event"] == "stepped"]
+    speeds = [event["tokens_per_second"] for event in experiment.events(name) if event["event"] == "stepped"]
     return {
         "name": name,
         "tests": tests,
         "parameters": parameters,
         "chosen": chosen,
-        "stages": told,
-        "updates": sum(stage["updates"] for stage in told.values()),
-        "epochs": sum(stage["epochs"] for stage in told.values()),
+        "stages": summaries,
+        "updates": sum(stage["updates"] for stage in summaries.values()),
+        "epochs": sum(stage["epochs"] for stage in summaries.values()),
         "tokens_per_second": round(statistics.median(speeds or [0])),
-        "training_seconds": round(sum(stage["seconds"] for stage in told.values()), 1),
-        "whole_seconds": round(whole, 1),
+        "training_seconds": round(sum(stage["seconds"] for stage in summaries.values()), 1),
+        "whole_seconds": round(seconds, 1),
         "threads": threads,
-        "settings": {stage: tomllib.loads((HERE / f"{stage}.toml").read_text()) for stage in stages},
+        "settings": {stage: tomllib.loads((experiment.folder / f"{stage}.toml").read_text()) for stage in stages},
         "set": settings,
-        **machine(),
+        **describe_machine(),
     }
 
 
-def stage_result(folder: Path) -> dict[str, Any]:
-    reported = events(folder)
-    stopped = reported[-1]
-    validated = [event for event in reported if event["event"] == "validated"]
+def summarize_stage(experiment: Experiment, stage: str) -> dict[str, Any]:
+    events = experiment.events(stage)
+    validations = [event for event in events if event["event"] == "validated"]
+    evaluation = json.loads((experiment.runs / stage / "evaluation.json").read_text())
     return {
-        "dev": json.loads((folder / "evaluation.json").read_text())["scores"]["bleu"]["value"],  # of the final weights
-        "updates": stopped["update"],
-        "epochs": validated[-1]["epoch"],
-        "ended": stopped["reason"],
-        "best_dev": max(event["score"] for event in validated),
-        "validations": len(validated),
-        "seconds": round(stopped["seconds"], 1),
+        "dev": evaluation["scores"]["bleu"]["value"],  # of the final weights
+        "updates": events[-1]["update"],
+        "epochs": validations[-1]["epoch"],
+        "ended": events[-1]["reason"],
+        "best_dev": max(event["score"] for event in validations),
+        "validations": len(validations),
+        "seconds": round(events[-1]["seconds"], 1),
     }
 
 
 def count_parameters(train: Path, dev: Path, config: Path, settings: list[str]) -> int:
-    """Known before the first update: a run that is too large need not be trained."""
-    from dragoman.planning import plan
+    """Return the size of the model before the first update: a model that is too large need not be trained."""
+    from dragoman.training.plan import plan
 
     return plan(train, dev, config=config, settings=settings).system.model.parameters_count
 
 
 def bleu(outputs: Path, references: Path) -> dict[str, Any]:
-    """BLEU-4 (Papineni et al. 2002) of tokens between spaces, as they stand: the text is tokenised and lower-cased."""
+    """Return BLEU-4 (Papineni et al. 2002) of tokens separated by spaces: the text is already tokenised."""
     from sacrebleu.metrics.bleu import BLEU
 
-    made, wanted = lines(outputs), lines(references)
     metric = BLEU(tokenize="none", force=True)
-    score = metric.corpus_score(made, [wanted])
+    score = metric.corpus_score(lines(outputs), [lines(references)])
     return {
         "bleu": round(score.score, 2),
         "precisions": [round(value, 1) for value in score.precisions],
@@ -160,65 +141,65 @@ def bleu(outputs: Path, references: Path) -> dict[str, Any]:
     }
 
 
-def write_table() -> None:
-    paths = {name: HERE / "results" / f"{name}.json" for name in RUNS}
-    found = [json.loads(path.read_text()) for path in paths.values() if path.exists()]
+def write_page(results: dict[str, Result]) -> str:
+    header = (
+        *("run and its settings", "parameters", "test 2016", "test 2017", "mscoco 2017", "published"),
+        *("updates", "epochs", "tokens/s", "minutes", "threads"),
+    )
     rows = [
-        f"| {', then '.join(f'[{stage}]({stage}.toml)' for stage in r.get('stages', [r['name']]))} | {r['parameters']:,} | "
-        + " | ".join(f"{r['tests'][test]['bleu']:.2f}" for test in TESTS)
-        + f" | {PUBLISHED[r['name']]} | {r['updates']:,} | {r['epochs']} | {r['tokens_per_second']:,} "
-        f"| {r['training_seconds'] / 60:.1f} | {r['threads']} |"
-        for r in found
+        [
+            ", then ".join(f"[{stage}]({stage}.toml)" for stage in result["stages"]),
+            f"{result['parameters']:,}",
+            *(f"{result['tests'][test]['bleu']:.2f}" for test in TESTS),
+            PUBLISHED[name],
+            f"{result['updates']:,}",
+            str(result["epochs"]),
+            f"{result['tokens_per_second']:,}",
+            f"{result['training_seconds'] / 60:.1f}",
+            str(result["threads"]),
+        ]
+        for name, result in results.items()
     ]
-    details = [
-        f"- {r['name']}, {test}: {'/'.join(f'{value:.1f}' for value in r['tests'][test]['precisions'])}, brevity penalty "
-        f"{r['tests'][test]['brevity_penalty']:.3f}, {r['tests'][test]['reference_length']:,} words in the references"
-        for r in found
-        for test in TESTS
-    ]
-    stages = [
-        f"- {r['name']}: BLEU on dev, "
-        + ", ".join(
-            f"{told['dev']:.2f} of {stage} ({told['seconds'] / 60:.1f} minutes)" for stage, told in r["stages"].items()
-        )
-        + f"; measured is {r['chosen']}"
-        for r in found
-        if len(r.get("stages", [])) > 1
-    ]
-    made = [
-        f"- {r['name']} on {r['date']}: {made_with(r)}"
-        + (f", with {' '.join(r['set'])} over the file" if r["set"] else "")
-        for r in found
-    ]
-    missing = [f"- {name}: not run yet" for name, path in paths.items() if not path.exists()]
-    page = [
-        "# Multi30k",
-        "",
-        "Image captions, 29,000 training pairs: the official lower-cased, normalised and tokenised text, subwords learnt from both",
-        "languages at once. BLEU is that of the published figures: BLEU-4 of the tokens between spaces, subwords joined, nothing else",
-        "done to either side (sacrebleu's tokenize=none, case as it is).",
-        "",
-        "| run and its settings | parameters | test 2016 | test 2017 | mscoco 2017 | published | updates | epochs | tokens/s | minutes | threads |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-        *rows,
-        "",
-        "Minutes are those of training with its validations (greedy on dev); tokens/s are target tokens. The published de-en figures were",
-        "measured with another tokeniser and a word vocabulary; they say what such a model is expected to reach, not more.",
-        "",
+    stages = [describe_stages(name, result) for name, result in results.items() if len(result["stages"]) > 1]
+    return page(
+        "Multi30k",
+        "Image captions, 29,000 training pairs: the official lower-cased, normalised and tokenised text, subwords "
+        "learnt from both languages together. BLEU is that of the published figures: BLEU-4 of the tokens separated by "
+        "spaces, subwords joined, nothing else done to either side (sacrebleu's tokenize=none, case unchanged).",
+        table(header, rows),
+        "Minutes are those of training with its validations (greedy on dev); tokens/s are target tokens. The published "
+        "de-en figures were measured with another tokeniser and a word vocabulary; they show what such a model is "
+        "expected to reach, not more.",
         "N-gram precisions (1 to 4), brevity penalty:",
-        "",
-        *details,
-        "",
-        *(["Runs in two stages:", "", *stages, ""] if stages else []),
-        "Made with `python experiments/multi30k/run.py --data FOLDER` (one run: `--only NAME`), the table with `--table`:",
-        "",
-        *made,
-        *missing,
-        "",
-    ]
-    (HERE / "README.md").write_text("\n".join(page))
-    print("\n".join(page))
+        "\n".join(
+            describe_bleu(name, test, result["tests"][test]) for name, result in results.items() for test in TESTS
+        ),
+        "Runs in two stages:" if stages else "",
+        "\n".join(stages),
+        "Made with `python experiments/multi30k/run.py --data FOLDER` (one run: `--only NAME`):",
+        "\n".join(
+            f"- {name} on {result['date']}: {made_with(result)}"
+            + (f", with {' '.join(result['set'])} over the file" if result["set"] else "")
+            for name, result in results.items()
+        ),
+    )
+
+
+def describe_bleu(name: str, test: str, score: dict[str, Any]) -> str:
+    precisions = "/".join(f"{value:.1f}" for value in score["precisions"])
+    return (
+        f"- {name}, {test}: {precisions}, brevity penalty {score['brevity_penalty']:.3f}, "
+        f"{score['reference_length']:,} words in the references"
+    )
+
+
+def describe_stages(name: str, result: Result) -> str:
+    scores = ", ".join(
+        f"{summary['dev']:.2f} of {stage} ({summary['seconds'] / 60:.1f} minutes)"
+        for stage, summary in result["stages"].items()
+    )
+    return f"- {name}: BLEU on dev, {scores}; {result['chosen']} is tested"
 
 
 if __name__ == "__main__":
-    program(main)
+    start(main, __file__, __doc__)
