@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.auto import LARGE_VOCABULARY, MANY_TOKENS, SOME_TOKENS, Shape, choose, wants_transformer
-from dragoman.planning import plan
-from dragoman.recipe import make_recipe
+from dragoman.recipe.auto import LARGE_VOCABULARY, MANY_TOKENS, SOME_TOKENS, Shape, choose, wants_transformer
+from dragoman.recipe.schema import make_recipe
+from dragoman.training.plan import plan
 
 
 def shape(target_tokens: int, vocabulary: int = 40, rows: int = 100, **others: Any) -> Shape:

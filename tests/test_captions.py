@@ -14,10 +14,11 @@ from safetensors.torch import save_file
 
 from dragoman.config import ConfigError
 from dragoman.data.examples import SOURCE, Example
-from dragoman.nn.resnet import ResNet
-from dragoman.planning import plan
-from dragoman.system import System
-from dragoman.workflow import evaluate, train
+from dragoman.evaluation.evaluate import evaluate
+from dragoman.inference.system import System
+from dragoman.nn.blocks.resnet import ResNet
+from dragoman.training.plan import plan
+from dragoman.training.run import train
 
 SIDE = 24
 COLOURS = {"red": (220, 40, 40), "green": (40, 160, 60), "blue": (50, 80, 220)}
@@ -218,12 +219,12 @@ def test_a_new_run_starts_from_published_weights(grey: bool, tmp_path: Path) -> 
         "decoder": {"width": 16, "embedding": 16},
         "training": {"freeze": ["encoders.source.network"], "max_updates": 2, "threads": 1, "loaders": 0, "average": 1},
     }  # fmt: skip
-    settled = plan(pairs, settings=over)
-    network = settled.system.model.encoders["source"].network
+    planned = plan(pairs, settings=over)
+    network = planned.system.model.encoders["source"].network
     taken = network.state_dict()
     assert torch.equal(taken["layer2.1.bn2.running_var"], weights["layer2.1.bn2.running_var"])
     assert torch.allclose(taken["conv1.weight"].sum(1), weights["conv1.weight"].sum(1))
-    assert any("resnet18.safetensors" in line for line in settled.reasons)
+    assert any("resnet18.safetensors" in line for line in planned.reasons)
     system = train(pairs, out=tmp_path / "run", settings=over)
     after = system.model.encoders["source"].network.state_dict()
     assert all(torch.equal(after[name], tensor) for name, tensor in taken.items())  # frozen, its statistics too

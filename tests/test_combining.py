@@ -11,16 +11,18 @@ import pytest
 import torch
 
 import dragoman
-from dragoman.building import build_model
-from dragoman.combining import EnsembleSystem, FusedSystem
 from dragoman.config import merge
 from dragoman.data.tokenizers import Tokenizer, TokenizerConfig, fit
 from dragoman.data.vocabulary import SPECIALS
 from dragoman.errors import UserError
-from dragoman.predictions import Lengths, Prediction
-from dragoman.recipe import make_recipe, spell_out
-from dragoman.system import System
-from dragoman.workflow import train
+from dragoman.inference.build import build_model
+from dragoman.inference.ensembles import EnsembleEngine, fuse
+from dragoman.inference.ensembles import ensemble as combine
+from dragoman.inference.predictions import Prediction
+from dragoman.inference.system import System
+from dragoman.recipe.schema import make_recipe, spell_out
+from dragoman.runs.lengths import LengthLimits
+from dragoman.training.run import train
 
 INPUTS = ["abcd", "hg", "", "aaaaaaa", "abcdefgh", "c"]
 SEARCHES: list[dict[str, Any]] = [
@@ -53,7 +55,7 @@ def language_model(target: Tokenizer, seed: int = 1) -> System:
     model = build_model(recipe, {}, target)
     for parameter in model.parameters():
         parameter.data *= 3  # with opinions
-    return System(recipe, {}, target, model.eval(), Lengths())
+    return System(recipe, {}, target, model.eval(), LengthLimits())
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +84,11 @@ def alike(first: list[Prediction], second: list[Prediction], tolerance: float = 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_a_run_with_itself_is_the_run(tiny_run: Any, system: System, search: dict[str, Any]) -> None:
     twice = dragoman.load([tiny_run.folder, tiny_run.folder])
-    assert isinstance(twice, EnsembleSystem)
+    assert isinstance(twice.engine, EnsembleEngine)
     together, alone = twice.predict(INPUTS, **search), system.predict(INPUTS, **search)
     assert alike(together, alone)
     assert np.allclose(together[0].attention, alone[0].attention, atol=1e-5)  # type: ignore[arg-type]
-    assert type(dragoman.load([tiny_run.folder])) is System
+    assert dragoman.load([tiny_run.folder]).combined is None
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
@@ -134,7 +136,9 @@ def test_samples_of_an_ensemble_differ_and_repeat(ensemble: System) -> None:
 def with_target(system: System, target: Tokenizer) -> System:
     """The same kind of model, untrained, over another vocabulary."""
     recipe = system.recipe
-    return System(recipe, system.modalities, target, build_model(recipe, system.modalities, target).eval(), Lengths())
+    return System(
+        recipe, system.modalities, target, build_model(recipe, system.modalities, target).eval(), LengthLimits()
+    )
 
 
 def test_the_same_tokens_in_another_order_are_the_same_tokens(system: System) -> None:
@@ -147,22 +151,22 @@ def test_the_same_tokens_in_another_order_are_the_same_tokens(system: System) ->
     for name in ("decoder.embedding.weight", "decoder.project.weight", "decoder.project.bias"):
         weights[name] = weights[name][order]
     other.model.load_state_dict(weights)
-    assert alike(EnsembleSystem([system, other]).predict(INPUTS, beam=3), system.predict(INPUTS, beam=3))
+    assert alike(combine([system, other]).predict(INPUTS, beam=3), system.predict(INPUTS, beam=3))
 
 
 def test_what_cannot_be_an_ensemble_is_said(system: System, tmp_path: Path) -> None:
     fewer = with_target(system, fit(TokenizerConfig(kind="characters"), ["abcdefgz"]))
     with pytest.raises(UserError, match=r"1 only in .* \('h'\) and 1 only in this system \('z'\)"):
-        EnsembleSystem([system, fewer])
+        combine([system, fewer])
     words = with_target(system, fit(TokenizerConfig(kind="bytes"), ["abc"]))
     with pytest.raises(UserError, match=r"writes bytes, but .* writes characters.*init\.target_tokenizer="):
-        EnsembleSystem([system, words])
+        combine([system, words])
     with pytest.raises(UserError, match=r"reads no source, but .* reads \['source'\]"):
-        EnsembleSystem([system, language_model(system.target)])
+        combine([system, language_model(system.target)])
     with pytest.raises(UserError, match="at least one run"):
         dragoman.load([])
     with pytest.raises(UserError, match="no folder of its own"):
-        EnsembleSystem([system, system]).save(tmp_path)
+        combine([system, system]).save(tmp_path)
 
 
 # ---- shallow fusion
@@ -171,7 +175,7 @@ def test_what_cannot_be_an_ensemble_is_said(system: System, tmp_path: Path) -> N
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_fusion_ranks_by_both_and_reports_the_model(system: System, search: dict[str, Any]) -> None:
     lm, weight = language_model(system.target), 0.5
-    fused = FusedSystem(system, lm, weight)
+    fused = fuse(system, lm, weight)
     found = fused.predict(INPUTS, **search)
     assert alike(found, fused.predict(INPUTS, batch=1, **search))
     penalty = fused.search_config(**search).penalty
@@ -201,17 +205,17 @@ def test_the_weight_says_how_much(system: System) -> None:
     lm = language_model(system.target)
     search: dict[str, Any] = {"beam": 8, "normalize": "none", "min_length": 3, "max_length": 4}
     plain = system.predict(INPUTS, **search)
-    assert alike(FusedSystem(system, lm, 0.0).predict(INPUTS, **search), plain)
-    heavy = FusedSystem(system, lm, 5.0).predict(INPUTS, **search)
+    assert alike(fuse(system, lm, 0.0).predict(INPUTS, **search), plain)
+    heavy = fuse(system, lm, 5.0).predict(INPUTS, **search)
     assert [one.text for one in heavy] != [one.text for one in plain]
     told = [sum(told_by(lm, one.text) for one in found if one.source) for found in (heavy, plain)]
     assert told[0] > told[1]
-    samples = FusedSystem(system, lm, 0.3).predict(["abcd"], sample=True, samples=8, temperature=2.0)[0]
+    samples = fuse(system, lm, 0.3).predict(["abcd"], sample=True, samples=8, temperature=2.0)[0]
     assert len({output.text for output in samples.outputs}) > 2
 
 
 def test_scores_of_given_targets_are_the_models_own(system: System) -> None:
-    fused = FusedSystem(system, language_model(system.target), 2.0)
+    fused = fuse(system, language_model(system.target), 2.0)
     assert fused.score(["abc"], ["cba"]) == system.score(["abc"], ["cba"])
 
 
@@ -219,18 +223,18 @@ def test_a_language_model_may_know_more_tokens(system: System) -> None:
     """Tokens are matched by their strings; what the model never writes does not matter."""
     wider = fit(TokenizerConfig(kind="characters"), ["zzzyyyx" + "".join(system.target.vocabulary.symbols)])
     lm = language_model(wider)
-    outputs = FusedSystem(system, lm, 0.7).predict(["abcd", "hg"], beam=2, normalize="none")
+    outputs = fuse(system, lm, 0.7).predict(["abcd", "hg"], beam=2, normalize="none")
     for prediction in outputs:
         (own,) = system.score([prediction.source], [prediction.text])
         assert prediction.score == pytest.approx(own.log_prob + 0.7 * told_by(lm, prediction.text), abs=1e-3)
     narrow = language_model(fit(TokenizerConfig(kind="characters"), ["abc"]))
     with pytest.raises(UserError, match=r"5 only in .*, …\)"):
-        FusedSystem(system, narrow, 0.3)
+        fuse(system, narrow, 0.3)
 
 
 def test_an_ensemble_with_a_language_model(ensemble: System) -> None:
     lm = language_model(ensemble.target)
-    (found,) = FusedSystem(ensemble, lm, 0.4).predict(["abcd"], beam=3, normalize="none")
+    (found,) = fuse(ensemble, lm, 0.4).predict(["abcd"], beam=3, normalize="none")
     (own,) = ensemble.score(["abcd"], [found.text])
     assert found.score == pytest.approx(own.log_prob + 0.4 * told_by(lm, found.text), abs=1e-3)
     assert own.log_probs == pytest.approx(found.log_probs, abs=1e-4)
@@ -238,9 +242,9 @@ def test_an_ensemble_with_a_language_model(ensemble: System) -> None:
 
 def test_what_cannot_be_fused_is_said(system: System) -> None:
     with pytest.raises(UserError, match="not a language model"):
-        FusedSystem(system, system, 0.3)
+        fuse(system, system, 0.3)
     with pytest.raises(UserError, match="must be 0 or more"):
-        FusedSystem(system, language_model(system.target), -0.1)
+        fuse(system, language_model(system.target), -0.1)
 
 
 # ---- command line

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,19 @@ from torch import nn
 
 import dragoman
 from dragoman.config import ConfigError, merge
-from dragoman.data.reading import read
+from dragoman.data.reading.read import read
 from dragoman.data.vocabulary import BOS, EOS
-from dragoman.drawing import draw
-from dragoman.planning import plan
-from dragoman.predictions import Output, Prediction
-from dragoman.studio.views import attention
-from dragoman.training.objective import summed_loss
+from dragoman.drawing.attention import draw
+from dragoman.evaluation.evaluate import evaluate
+from dragoman.inference.attention_view import view_attention
+from dragoman.inference.predictions import Output, Prediction
+from dragoman.studio.inspection import read_input
+from dragoman.studio.views.attention import describe_attention
+from dragoman.training.corpus import encode_corpus
+from dragoman.training.objective.loss import summed_loss
+from dragoman.training.plan import plan
+from dragoman.training.run import train
 from dragoman.types import Axis
-from dragoman.workflow import evaluate, train
 
 RNN = {"kind": "rnn", "width": 32, "embedding": 16, "dropout": 0.1}
 TRANSFORMER = {"kind": "transformer", "width": 16, "layers": 2, "heads": 2, "feed_forward": 32}
@@ -90,7 +93,8 @@ def test_where_it_looked_can_be_seen(pairs: Path, tmp_path: Path, call: Any) -> 
     drawing = (tmp_path / "seen.svg").read_text()
     assert all(f">{label}<" in drawing for label in ("a", "b", "c", "&lt;s&gt;", "read before →"))
 
-    record = attention(trained, "abc", trained.target.encode("cb"), "decoder")
+    session = trained.session()
+    record = describe_attention(session, read_input(session, "abc"), trained.target.encode("cb"), "decoder")
     assert record.columns == [*told.labels, "<s>", "c"] and record.rows == ["c", "b"]
     assert (record.layers, record.heads) == (2, 2)
     assert record.average.rows == 2 and record.average.columns == len(record.columns)
@@ -98,10 +102,10 @@ def test_where_it_looked_can_be_seen(pairs: Path, tmp_path: Path, call: Any) -> 
 
 def test_of_a_recording_that_it_reads_itself_the_text_is_drawn() -> None:
     """The row of weights goes on over the output's tokens, which stand in no spectrogram."""
-    system: Any = SimpleNamespace(model=SimpleNamespace(decoder=SimpleNamespace(reads_source=True)), folder="run")
     output = Output("a", 0.0, 0.0, ("a", "</s>"), (0.0, 0.0), True, None, np.full((1, 1, 2, 4), 0.25))
     axis = Axis("speech", ("0.0", "0.1"), seconds=0.1)
-    place, drawing = draw(system, [Prediction("call.wav", (output,), {"source": axis})], None)
+    prediction = Prediction("call.wav", (output,), {"source": axis})
+    place, drawing = draw([view_attention(prediction, "run", {"source": 1}, reads_source=True)])
     assert place.suffix == ".svg" and isinstance(drawing, str) and ">0.1<" in drawing and ">a<" in drawing
 
 
@@ -129,9 +133,9 @@ def test_it_is_the_language_model_of_the_joined_text(pairs: Path, network: dict[
 def test_the_loss_counts_the_source_where_asked_and_only_in_training(pairs: Path) -> None:
     losses = {}
     for weight in (0.0, 1.0, 0.25):
-        settled = plan(pairs, settings=settings(**SHARED, decoder={"network": {"dropout": 0.0}, "source_loss": weight}))
-        encoded = settled.system.encoded(settled.data.train)
-        batch, model = encoded.batch(torch.arange(8).numpy()), settled.system.model
+        planned = plan(pairs, settings=settings(**SHARED, decoder={"network": {"dropout": 0.0}, "source_loss": weight}))
+        encoded = encode_corpus(planned.system, planned.data.train)
+        batch, model = encoded.batch(torch.arange(8).numpy()), planned.system.model
         for frontend in model.frontends.values():
             frontend.rare.zero_()  # nothing hidden, so that both modes read the same
         losses[weight] = [summed_loss(model.train(mode).teach(batch), batch).item() for mode in (True, False)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,16 @@ from dragoman.config import ConfigError, merge, parse_overrides
 from dragoman.data.options import DataConfig
 from dragoman.errors import UserError
 from dragoman.parts import kinds
-from dragoman.planning import plan
-from dragoman.recipe import Recipe, gather, make_recipe, preset_names
-from dragoman.search import SearchConfig
-from dragoman.training.optim import OptimConfig
-from dragoman.training.options import TrainingConfig
+from dragoman.recipe.layers import gather_settings, preset_names
+from dragoman.recipe.schema import Recipe, make_reading, make_recipe
+from dragoman.recipe.training import OptimConfig, TrainingConfig
+from dragoman.search.options import SearchConfig
+from dragoman.training.plan import plan
 
 
 def complaint(*overrides: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        make_recipe(gather(overrides=overrides))
+        make_recipe(gather_settings(overrides=overrides))
     assert "Traceback" not in str(caught.value) and "pydantic" not in str(caught.value)
     return str(caught.value)
 
@@ -156,8 +157,21 @@ def test_what_only_the_whole_model_shows_is_named_too(
 
 
 @pytest.mark.parametrize("preset", ["auto", *preset_names()])
+def test_files_are_read_the_same_with_and_without_the_model(preset: str) -> None:
+    for data in ({}, {"target": 2}, {"source": "x"}, {"source": ["a", "b"]}, {"running": True}, {"format": "parallel"}):
+        settings = gather_settings(preset, overrides={"data": data})
+        try:
+            expected = make_recipe(settings).reading
+        except ConfigError as error:
+            with pytest.raises(ConfigError, match=re.escape(str(error))):
+                make_reading(settings)
+        else:
+            assert make_reading(settings) == expected
+
+
+@pytest.mark.parametrize("preset", ["auto", *preset_names()])
 def test_the_resolved_config_is_read_back_equal(preset: str) -> None:
-    recipe = make_recipe(gather(preset))
+    recipe = make_recipe(gather_settings(preset))
     assert recipe.preset == preset
     stored = json.loads(json.dumps(recipe.dump()))
     assert stored == recipe.dump()
@@ -168,12 +182,12 @@ def test_the_resolved_config_is_read_back_equal(preset: str) -> None:
 def test_every_part_is_read_back_equal(family: str) -> None:
     for kind in kinds(family):
         home = {"encoder": "encoder", "attention": "decoder.attention", "decoder": "decoder", "modality": "source"}
-        recipe = make_recipe(gather(overrides=[f"{home[family]}.kind={kind}"]))
+        recipe = make_recipe(gather_settings(overrides=[f"{home[family]}.kind={kind}"]))
         assert make_recipe(json.loads(json.dumps(recipe.dump()))) == recipe
 
 
 def test_every_preset_differs_and_says_where_it_comes_from() -> None:
-    recipes = [make_recipe(gather(name)) for name in preset_names()]
+    recipes = [make_recipe(gather_settings(name)) for name in preset_names()]
     assert {"sutskever2014", "cho2014", "bahdanau2015", "luong2015"} <= {recipe.preset for recipe in recipes}
     assert len({json.dumps(recipe.dump()["decoder"]) for recipe in recipes}) == len(recipes)
     assert all(recipe.reference for recipe in recipes)
@@ -182,17 +196,19 @@ def test_every_preset_differs_and_says_where_it_comes_from() -> None:
 def test_a_preset_may_be_named_in_any_place(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('preset = "cho2014"\n[decoder]\nwidth = 64\n', encoding="utf-8")
-    named = make_recipe(gather("cho2014", overrides=["decoder.width=64"]))
-    assert make_recipe(gather(config=file)) == named
-    assert make_recipe(gather(overrides=["preset=cho2014", "decoder.width=64"])) == named
-    assert make_recipe(gather("luong2015", config=file)).preset == "luong2015"  # the option is nearer to the person
+    named = make_recipe(gather_settings("cho2014", overrides=["decoder.width=64"]))
+    assert make_recipe(gather_settings(config=file)) == named
+    assert make_recipe(gather_settings(overrides=["preset=cho2014", "decoder.width=64"])) == named
+    assert (
+        make_recipe(gather_settings("luong2015", config=file)).preset == "luong2015"
+    )  # the option is nearer to the person
     assert "cho2014" in complaint("preset=cho2041")
 
 
 def test_what_is_said_later_wins(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("[decoder]\nwidth = 64\nlayers = 3\n[training.optim]\nclip = 5.0\n", encoding="utf-8")
-    recipe = make_recipe(gather("luong2015", config=file, overrides=["decoder.width=96"]))
+    recipe = make_recipe(gather_settings("luong2015", config=file, overrides=["decoder.width=96"]))
     decoder = recipe.dump()["decoder"]
     assert (decoder["width"], decoder["layers"], decoder["input_feeding"]) == (96, 3, True)
     assert recipe.training.optim.clip == 5.0
@@ -220,13 +236,13 @@ def test_an_override_without_key_or_value_is_refused(item: str) -> None:
 def test_a_broken_config_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     with pytest.raises(ConfigError, match=r"mine\.toml: no such config file"):
-        gather(config=file)
+        gather_settings(config=file)
     file.write_text("decoder = {", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
-        gather(config=file)
+        gather_settings(config=file)
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
-        gather(config=file)
+        gather_settings(config=file)
 
 
 @pytest.mark.parametrize("section", [Recipe, DataConfig, TrainingConfig, OptimConfig, SearchConfig])

@@ -12,17 +12,21 @@ import torch
 
 from dragoman import load
 from dragoman.config import ConfigError, merge
+from dragoman.data.vocabulary import BLANK
 from dragoman.errors import UserError
+from dragoman.inference.build import check_ctc
 from dragoman.nn.model import Model
-from dragoman.planning import plan
-from dragoman.recipe import spell_out
-from dragoman.studio.looking import force, look, ranked
+from dragoman.recipe.schema import spell_out
+from dragoman.studio.inspection import inspect
 from dragoman.studio.records import PredictRequest
-from dragoman.training.ctc import BLANK, check_head, describe_ctc, needed_states, summed_ctc
-from dragoman.training.shares import Shares
+from dragoman.training.corpus import encode_corpus
+from dragoman.training.objective.ctc import describe_ctc, needed_states, summed_ctc
+from dragoman.training.objective.gradient import add_gradient
+from dragoman.training.parallel.threads import ThreadGroup
+from dragoman.training.plan import plan
+from dragoman.training.run import train
 from dragoman.training.trainer import Trainer
 from dragoman.types import Batch, Memory
-from dragoman.workflow import train
 
 EOS = 3
 
@@ -90,8 +94,8 @@ def test_padding_is_invisible() -> None:
 @pytest.mark.parametrize(("layouts", "word"), [([], "none"), (["sequence"] * 2, "several"), (["picture"], "a picture")])
 def test_it_listens_to_one_sequence(layouts: list[Any], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
-        check_head(layouts, 0.3)
-    check_head(layouts, 0.0)
+        check_ctc(layouts, 0.3)
+    check_ctc(layouts, 0.0)
 
 
 @pytest.fixture
@@ -104,13 +108,13 @@ def with_ctc(tiny_settings: dict[str, Any], weight: float, **training: Any) -> d
 
 
 def test_gradients_of_shares_add_up(pairs: Path, tiny_settings: dict[str, Any], tmp_path: Path) -> None:
-    system = (settled := plan(pairs, settings=with_ctc(tiny_settings, 0.4, label_smoothing=0.0))).system
-    data, options = system.encoded(settled.data.train), system.recipe.training
-    trainer = Trainer(system.model, data, options, tmp_path, lambda model: pytest.fail("not asked for"))
+    system = (planned := plan(pairs, settings=with_ctc(tiny_settings, 0.4, label_smoothing=0.0))).system
+    data, options = encode_corpus(system, planned.data.train), system.recipe.training
+    trainer = Trainer(system.model, data, options, lambda model: pytest.fail("not asked for"))
     model, batch = trainer.model.eval(), data.batch(max(trainer._batches(0), key=len))
 
     def work(one: Model, part: Batch) -> float:
-        return trainer._learn(one, part, batch.tokens).loss
+        return add_gradient(one, part, options, tokens=batch.tokens).loss
 
     def taken() -> list[torch.Tensor]:
         gradients = [parameter.grad for parameter in trainer.parameters if parameter.grad is not None]
@@ -119,7 +123,7 @@ def test_gradients_of_shares_add_up(pairs: Path, tiny_settings: dict[str, Any], 
 
     work(model, batch)
     whole = taken()
-    Shares(model, 2).run(work, batch, seed=1)
+    ThreadGroup(model, 2).run(work, batch, seed=1)
     dealt = taken()
     assert len(whole) == len(dealt) == len(trainer.parameters)  # the head's are among them
     for first, second in zip(whole, dealt, strict=True):
@@ -175,9 +179,10 @@ def test_the_studio_compares_a_reference_by_what_the_search_counts(
 ) -> None:
     settings = merge(with_ctc(tiny_settings, 0.5, max_updates=6), {"search": {"ctc": 0.4}})
     system = train(pairs, out=tmp_path / "run", settings=settings)
-    found = look(system, "abcd", PredictRequest(input="abcd", beam=3))
+    found = inspect(system, "abcd", PredictRequest(input="abcd", beam=3))
     best = found.result.best
-    (forced,) = force(found.loaded, [best.tokens], 1, False)
-    score = float(ranked(found, forced).sum()) / found.config.penalty(len(best.tokens))
+    (forced,) = found.session.force(found.prepared, [best.tokens])
+    penalty = found.session.config.penalty(len(best.tokens))
+    score = float(found.session.rank_scores(found.prepared, forced).sum()) / penalty
     assert score == pytest.approx(best.score, abs=1e-4)
-    assert float(forced.log_probs.sum()) / found.config.penalty(len(best.tokens)) != pytest.approx(best.score, abs=1e-3)
+    assert float(forced.log_probs.sum()) / penalty != pytest.approx(best.score, abs=1e-3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman import display
+from dragoman.cli import display
 from dragoman.training.events import ENDLESS, Started, Stepped, Stopped, Validated
 
 
@@ -12,7 +12,7 @@ def stepped(update: int, seconds: float) -> Stepped:
     return Stepped(update, 0, 2.0, 0.001, 1.0, 1234.0, seconds)
 
 
-def status(live: display.Live) -> str:
+def status(live: display.LiveProgress) -> str:
     return str(live.progress.tasks[0].fields["status"])
 
 
@@ -23,7 +23,7 @@ def status(live: display.Live) -> str:
 def test_time_left_is_that_of_the_limit_that_comes_first(
     capsys: pytest.CaptureFixture[str], last: int, max_time: float | None, left: str
 ) -> None:
-    live = display.Live()
+    live = display.LiveProgress()
     live.max_time = max_time
     live(Started(50, last, 10, 0.0, 0.0))
     live(stepped(50, 5.0))
@@ -36,4 +36,4 @@ def test_time_left_is_that_of_the_limit_that_comes_first(
     assert live.progress.tasks[0].total == (None if last == ENDLESS else last)
     live(Stopped(150, "interrupted", False, 10.0))
     assert live.progress.finished or not live.progress.live.is_started
-    assert "going on from update 50" in capsys.readouterr().err
+    assert "resuming from update 50" in capsys.readouterr().err

@@ -20,20 +20,23 @@ from safetensors.torch import load_file
 
 import dragoman
 from dragoman.config import ConfigError, merge
+from dragoman.data.corpus.running import RunningText
 from dragoman.data.examples import Example, overlap
 from dragoman.data.options import DataConfig
-from dragoman.data.reading import read
-from dragoman.data.running import RunningText
-from dragoman.data.split import split_running
+from dragoman.data.reading.read import read
+from dragoman.data.splits import split_running
 from dragoman.data.vocabulary import BOS, EOS, PAD
 from dragoman.errors import UserError
-from dragoman.metrics import evaluate_text
-from dragoman.planning import plan
-from dragoman.recipe import gather, make_recipe
-from dragoman.system import System
+from dragoman.evaluation.evaluate import evaluate
+from dragoman.evaluation.metrics import measure_text
+from dragoman.inference.system import System
+from dragoman.recipe.layers import gather_settings
+from dragoman.recipe.schema import make_recipe
+from dragoman.training.corpus import training_corpus
 from dragoman.training.events import Stepped
-from dragoman.training.shares import deal, joined
-from dragoman.workflow import evaluate, train
+from dragoman.training.parallel.group import deal, join_states
+from dragoman.training.plan import plan
+from dragoman.training.run import train
 
 SMALL: dict[str, Any] = {
     "decoder": {"width": 32, "embedding": 16, "layers": 1, "dropout": 0.1},
@@ -136,12 +139,12 @@ def test_what_is_no_text_for_a_language_model_is_refused(text: Path, tmp_path: P
 
 def test_no_source_is_said_by_an_empty_table() -> None:
     for recipe in (
-        make_recipe(gather("lm-rnn")),
-        make_recipe(gather(overrides=["sources={}"])),
-        make_recipe(gather("bahdanau2015", overrides=["sources={}"])),
+        make_recipe(gather_settings("lm-rnn")),
+        make_recipe(gather_settings(overrides=["sources={}"])),
+        make_recipe(gather_settings("bahdanau2015", overrides=["sources={}"])),
     ):
         assert recipe.is_language_model and recipe.reading.is_plain
-    assert not make_recipe(gather("bahdanau2015")).is_language_model
+    assert not make_recipe(gather_settings("bahdanau2015")).is_language_model
 
 
 def test_held_out_lines_are_chosen_by_hash_and_running_text_in_pieces(text: Path) -> None:
@@ -199,8 +202,8 @@ def test_streams_are_the_text_in_order(lines: list[list[int]], chunk: int, budge
 
 
 def test_chunks_with_a_carried_state_are_the_whole_text(text: Path) -> None:
-    settled = plan(text, preset="lm-rnn", settings=small(data={"running": True}, decoder={"dropout": 0.0}))
-    model, data = settled.system.model.eval(), settled.system.training_data(settled.data.train[:10])
+    planned = plan(text, preset="lm-rnn", settings=small(data={"running": True}, decoder={"dropout": 0.0}))
+    model, data = planned.system.model.eval(), training_corpus(planned.system, planned.rows.select(range(10)))
     assert isinstance(data, RunningText) and data.carries
     chunks = data.batches(9, seed=1, epoch=0)
     whole = data.batch(np.stack([chunks[0][:, 0], [data.tokens]], 1))  # one chunk, from where the epoch begins
@@ -213,12 +216,12 @@ def test_chunks_with_a_carried_state_are_the_whole_text(text: Path) -> None:
 
 
 def test_streams_dealt_out_among_cores_carry_their_own_states(text: Path) -> None:
-    settled = plan(text, preset="lm-rnn", settings=small(data={"running": True}))
-    model, data = settled.system.model.eval(), settled.system.training_data(settled.data.train)
+    planned = plan(text, preset="lm-rnn", settings=small(data={"running": True}))
+    model, data = planned.system.model.eval(), training_corpus(planned.system, planned.rows)
     state = None
     for rows in data.batches(63, seed=1, epoch=0)[:3]:  # seven streams for three cores
         batch = replace(data.batch(rows), state=state)
-        dealt = joined([model.teach(deal(batch, index, 3)).state for index in range(3)])
+        dealt = join_states([model.teach(deal(batch, index, 3)).state for index in range(3)])
         state = model.teach(batch).state
         assert dealt.sources == state.sources == 7
         assert torch.allclose(dealt.carry["hidden"], state.carry["hidden"], atol=1e-6)  # type: ignore[call-overload]
@@ -259,7 +262,7 @@ def test_running_text_after_a_crash(text: Path, tmp_path: Path, monkeypatch: pyt
             train(text, out=tmp_path / name, preset="lm-rnn", settings=asked, on_event=crash)
         with monkeypatch.context() as patch:
             if forgets:
-                patch.setattr("dragoman.training.trainer.load_carried", lambda *_: None)
+                patch.setattr("dragoman.training.checkpoints.checkpoint.Checkpoint.carried", lambda *_: None)
             train(text, out=tmp_path / name, preset="lm-rnn", settings=asked)
     assert digest(tmp_path / "crashed") == digest(tmp_path / "whole") != digest(tmp_path / "forgetful")
 
@@ -347,7 +350,7 @@ def test_running_scores_are_those_of_the_text_in_one_piece(running: System) -> N
     gold = [[*running.target.encode(line), EOS] for line in lines]
     flat = [token for line in gold for token in line]
     inputs = [BOS, *(BOS if token == EOS else token for token in flat[:-1])]
-    chunk = len(flat) if running.model.decoder.endless else running.recipe.training.chunk
+    chunk = len(flat) if running.model.decoder.has_bounded_state else running.recipe.training.chunk
     found: list[float] = []
     for begin in range(0, len(flat), chunk):
         tokens = torch.tensor([inputs[begin : begin + chunk]])
@@ -366,7 +369,7 @@ def test_running_scores_are_those_of_the_text_in_one_piece(running: System) -> N
 
 
 def test_units_of_perplexity() -> None:
-    report = evaluate_text(["ab cd", ""], [-6.0, -1.0], [4, 1], token_kind="subwords", unknown=1, resamples=10)
+    report = measure_text(["ab cd", ""], [-6.0, -1.0], [4, 1], token_kind="subwords", unknown=1, resamples=10)
     assert report.headline == "perplexity" and report.value == pytest.approx(math.exp(7 / 5))
     assert report.scores["word_perplexity"].value == pytest.approx(math.exp(7 / 4))
     assert report.scores["character_perplexity"].value == pytest.approx(math.exp(7 / 7))

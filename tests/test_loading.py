@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +13,22 @@ import numpy as np
 import pytest
 import torch
 
-from dragoman.data.readers import Readers
-from dragoman.data.stored import Cache, FileColumn
-from dragoman.drawing import draw
+from dragoman.data.corpus.columns import FileColumn
+from dragoman.data.corpus.files import Cache
+from dragoman.data.corpus.loader import Readers
+from dragoman.drawing.attention import draw
 from dragoman.errors import UserError
+from dragoman.inference.system import System
 from dragoman.modalities.features import Features
-from dragoman.planning import plan
-from dragoman.system import System
-from dragoman.training.checkpoint import read_tensors
+from dragoman.modalities.image import Image
+from dragoman.runs.weights import read_tensors
+from dragoman.training.corpus import encode_corpus
 from dragoman.training.events import Stepped
-from dragoman.training.loading import how_many
-from dragoman.training.shares import deal
+from dragoman.training.loading import count_loaders
+from dragoman.training.parallel.group import deal
+from dragoman.training.plan import plan
+from dragoman.training.run import train
 from dragoman.types import Batch, Padded
-from dragoman.workflow import train
 
 WORDS = ("low", "high", "both")
 SMALL: dict[str, Any] = {
@@ -130,8 +136,7 @@ def test_readers_give_what_the_column_gives_in_order_and_say_what_is_broken(clip
         requests = [([row, (row + 3) % 9], (1, 0)) for row in range(9)]
         for (rows, draw), loaded in zip(requests, readers.run(requests), strict=True):
             expected = column.padded(rows, draw)
-            assert torch.equal(loaded["source"].data, expected.data)
-            assert torch.equal(loaded["source"].mask, expected.mask)
+            assert all(map(np.array_equal, loaded["source"], expected))
         with pytest.raises(UserError, match=r"gone\.npy: no such file"):
             list(readers.run([([9], (1, 0))]))
         readers.processes[0].kill()
@@ -143,26 +148,48 @@ def test_readers_give_what_the_column_gives_in_order_and_say_what_is_broken(clip
     assert all(process.returncode is not None for process in readers.processes)
 
 
+def test_readers_start_without_torch(tmp_path: Path, environment: dict[str, str]) -> None:
+    """A process that reads files needs numpy alone, so it is there in no time."""
+    pytest.importorskip("PIL")
+    code = """
+import pickle, sys
+column, = pickle.load(open(sys.argv[1], "rb"))
+import dragoman.data.corpus.loader
+print([part.shape for part in column.padded([0], (1, 0))], "torch" in sys.modules)
+"""
+    write_pictures(tmp_path, 2)
+    write_features(tmp_path, 2)
+    for kind, settings, path in ((Image, {"size": 8}, "0.png"), (Features, {}, "clips/0.npy")):
+        raw = str(tmp_path / path)
+        column = FileColumn(kind.fit(kind.Config(**settings), [raw], "source"), [raw])
+        (tmp_path / "column").write_bytes(pickle.dumps([column]))
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "column")],
+            env=environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.split()[-1] == "False"
+
+
 @pytest.mark.parametrize("kind", ["none", "auto", "memory", "disk"])
 def test_a_cache_changes_nothing_but_the_reading(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_features(tmp_path, 4)
     paths = [str(tmp_path / "clips" / f"{row}.npy") for row in range(4)]
     modality = Features.fit(Features.Config(), paths, "source")
     column = FileColumn(modality, paths, Cache.of(kind, tmp_path / "cache"))
-    expected = [modality.tensor(path) for path in paths]
+    expected = [modality.array(path) for path in paths]
     reads: list[str] = []
-    read = Features.tensor
-    monkeypatch.setattr(Features, "tensor", lambda self, raw: reads.append(raw) or read(self, raw))
+    read = Features.array
+    monkeypatch.setattr(Features, "array", lambda self, raw: reads.append(raw) or read(self, raw))
     for _ in range(2):
-        for row, tensor in enumerate(expected):
-            assert torch.equal(column.padded([row]).data[0], tensor)
+        for row, array in enumerate(expected):
+            assert np.array_equal(column.padded([row])[0][0], array)
     assert len(reads) == (8 if kind == "none" else 4)
     if kind == "disk":
         for path in (tmp_path / "cache").iterdir():
             path.write_bytes(b"damaged")
-        assert torch.equal(column.padded([0]).data[0], expected[0]), "made anew"
+        assert np.array_equal(column.padded([0])[0][0], expected[0]), "made anew"
         np.save(paths[0], np.ones((5, 3), np.float32))
-        assert torch.equal(column.padded([0]).data[0], modality.tensor(paths[0])), "another file under the name"
+        assert np.array_equal(column.padded([0])[0][0], modality.array(paths[0])), "another file under the name"
 
 
 def test_loaders_are_for_files_that_do_not_stay_in_memory(
@@ -172,11 +199,11 @@ def test_loaders_are_for_files_that_do_not_stay_in_memory(
 
     system = System.load(clips[0])
     example = Example({"source": str(clips[1].parent / "clips" / "0.npy")}, "low", 1, "x")
-    data = system.encoded([example] * 3)
-    monkeypatch.setattr("dragoman.training.loading.cores", lambda: 2)
-    assert how_many(data, None) == 0 and how_many(data, 2) == 2, "these few are kept in memory"
-    monkeypatch.setattr("dragoman.data.stored.MEMORY", 10)
-    assert how_many(system.encoded([example] * 3), None) == 1
+    data = encode_corpus(system, [example] * 3)
+    monkeypatch.setattr("dragoman.training.loading.available_cores", lambda: 2)
+    assert count_loaders(data, None) == 0 and count_loaders(data, 2) == 2, "these few are kept in memory"
+    monkeypatch.setattr("dragoman.data.corpus.files.MEMORY", 10)
+    assert count_loaders(encode_corpus(system, [example] * 3), None) == 1
 
 
 def test_files_are_inputs_and_broken_ones_have_empty_lines(
@@ -221,9 +248,10 @@ def test_pictures_are_dealt_out_among_cores_without_their_padding() -> None:
 def test_features_are_drawn_as_tokens_are_and_called_what_they_are(clips: tuple[Path, Path]) -> None:
     system = System.load(clips[0])
     predictions = system.predict([str(clips[1].parent / "clips" / f"{row}.npy") for row in range(2)])
-    place, drawn = draw(system, predictions[:1], None)
+    views = [system.view_attention(prediction) for prediction in predictions]
+    place, drawn = draw(views[:1])
     assert place.suffix == ".svg" and isinstance(drawn, str) and drawn.startswith("<svg")
     with pytest.raises(UserError, match=r"kind 'features' is a \.svg file"):
-        draw(system, predictions[:1], Path("drawn.png"))
+        draw(views[:1], Path("drawn.png"))
     with pytest.raises(UserError, match="shows one input"):
-        draw(system, predictions, None)
+        draw(views)

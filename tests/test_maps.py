@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import dragoman
-from dragoman.combining import EnsembleSystem
 from dragoman.config import merge
-from dragoman.system import System
-from dragoman.workflow import train
+from dragoman.inference.ensembles import ensemble
+from dragoman.inference.system import System
+from dragoman.training.run import train
 
 INPUTS = ["abc", "", "hgfedcba", "d"]
 LAYERS, HEADS = 2, 4
@@ -79,7 +79,7 @@ def test_maps_need_json(call: Any, tiny_run: Any) -> None:
 
 def test_several_runs_tell_the_maps_of_the_first(system: System) -> None:
     alone = system.predict(INPUTS, max_length=6, maps=True)
-    together = EnsembleSystem([system, system]).predict(INPUTS, max_length=6, maps=True)
+    together = ensemble([system, system]).predict(INPUTS, max_length=6, maps=True)
     for one, other in zip(alone, together, strict=True):
         if one.self_attention is None:
             assert other.self_attention is None

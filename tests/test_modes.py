@@ -14,24 +14,25 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file
 
-from dragoman.building import build_model
 from dragoman.config import ConfigError, merge
-from dragoman.contracts import Decoder
 from dragoman.data.tokenizers import TokenizerConfig, fit
 from dragoman.data.vocabulary import SPECIALS
 from dragoman.errors import UserError
+from dragoman.inference.build import build_model
+from dragoman.inference.system import System
+from dragoman.nn.contracts import Decoder
 from dragoman.parts import kinds, part
-from dragoman.planning import Plan, plan
-from dragoman.predictions import Lengths
-from dragoman.recipe import make_recipe, spell_out
-from dragoman.system import System
-from dragoman.training.checkpoint import named_weights
+from dragoman.recipe.schema import make_recipe, spell_out
+from dragoman.recipe.training import SamplingConfig, gold_share
+from dragoman.runs.lengths import LengthLimits
+from dragoman.runs.setup import Setup
+from dragoman.runs.weights import named_weights
+from dragoman.training.corpus import encode_corpus
 from dragoman.training.events import Scores
 from dragoman.training.freezing import find_frozen
-from dragoman.training.sampling import SamplingConfig, gold_share
+from dragoman.training.plan import Plan, plan
+from dragoman.training.run import train
 from dragoman.training.trainer import Trainer
-from dragoman.transfer import BY_TOKEN
-from dragoman.workflow import train
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +56,12 @@ def stop_after(updates: int) -> Callable[[], bool]:
     return lambda: next(asked) == updates
 
 
-def trainer_of(settled: Plan, folder: Path) -> Trainer:
-    system = settled.system
+def trainer_of(planned: Plan) -> Trainer:
+    system = planned.system
     return Trainer(
         system.model,
-        system.encoded(settled.data.train),
+        encode_corpus(system, planned.data.train),
         system.recipe.training,
-        folder,
         lambda model: Scores(1.0, 1.0, "made up", {}),
     )
 
@@ -161,27 +161,27 @@ def test_frozen_parts_stay_and_others_learn(
     names, prefixes = FREEZES[name]
     optim = {"kind": "adamw", "weight_decay": 0.5, "learning_rate": 0.01, "warmup": 0}
     more = {"encoder": {"width": 16, **encoder}, "decoder": {"tie_embeddings": False}, "source": {"dropout": 0.1}}
-    settled = plan(pairs, settings=settings_of(tiny_settings, more, {"training": {"freeze": names, "optim": optim}}))
-    before = {key: tensor.clone() for key, tensor in settled.system.model.state_dict().items()}
-    trainer = trainer_of(settled, tmp_path)
+    planned = plan(pairs, settings=settings_of(tiny_settings, more, {"training": {"freeze": names, "optim": optim}}))
+    before = {key: tensor.clone() for key, tensor in planned.system.model.state_dict().items()}
+    trainer = trainer_of(planned)
     list(trainer.run())
-    after = settled.system.model.state_dict()
+    after = planned.system.model.state_dict()
     changed = {key for key in before if not torch.equal(before[key], after[key])}
     assert not [key for key in changed if key.startswith(prefixes)]
     assert {key for key in before if not key.startswith(prefixes)} == changed
     frozen, trained = trainer.frozen.count, trainer.frozen.trained_count
-    assert frozen + trained == settled.system.model.parameters_count
-    assert any(f"{frozen:,} parameters; {trained:,} are trained" in reason for reason in settled.reasons)
+    assert frozen + trained == planned.system.model.parameters_count
+    assert any(f"{frozen:,} parameters; {trained:,} are trained" in reason for reason in planned.reasons)
 
 
 def test_one_tensor_with_two_names_is_frozen_by_either(pairs: Path, tiny_settings: dict[str, Any]) -> None:
     one_table = {"share_vocabulary": True, "share_embeddings": True, "decoder": {"tie_embeddings": True}}
-    settled = plan(pairs, settings=settings_of(tiny_settings, one_table, {"training": {"freeze": "encoder"}}))
-    told = "\n".join(settled.reasons)
+    planned = plan(pairs, settings=settings_of(tiny_settings, one_table, {"training": {"freeze": "encoder"}}))
+    told = "\n".join(planned.reasons)
     for tied in ("decoder.embedding.weight", "decoder.project.weight"):
         assert f"frozen too: {tied}, because it is one tensor with frontends.source.embedding.weight" in told
-    frozen = find_frozen(settled.system.model, ["decoder.project.weight"])
-    assert [id(parameter) for parameter in frozen.parameters] == [id(settled.system.model.decoder.embedding.weight)]  # type: ignore[union-attr]
+    frozen = find_frozen(planned.system.model, ["decoder.project.weight"])
+    assert [id(parameter) for parameter in frozen.parameters] == [id(planned.system.model.decoder.embedding.weight)]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -209,19 +209,19 @@ def language_model(tmp_path_factory: pytest.TempPathFactory, tiny_settings: dict
     """A decoder without memory, over the letters a to f."""
     recipe = make_recipe({"sources": {}, "decoder": {"kind": "rnn", **tiny_settings["decoder"]}})
     target = fit(TokenizerConfig(kind="characters"), ["abcdef", "fedcba"])
-    system = System(recipe, {}, target, build_model(recipe, {}, target), Lengths())
+    system = System(recipe, {}, target, build_model(recipe, {}, target), LengthLimits())
     return system.save(tmp_path_factory.mktemp("lm") / "lm")
 
 
 def test_a_whole_model_from_another_run(tiny_run: Any, tmp_path: Path) -> None:
     init = {"encoder": str(tiny_run.folder), "decoder": str(tiny_run.folder)}
-    settled = plan(tiny_run.pairs, settings={"init": init})  # no widths said: built as the other run was
-    ours, theirs = named_weights(settled.system.model), load_file(tiny_run.folder / "model.safetensors")
+    planned = plan(tiny_run.pairs, settings={"init": init})  # no widths said: built as the other run was
+    ours, theirs = named_weights(planned.system.model), load_file(tiny_run.folder / "model.safetensors")
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert not any(transfer.fresh or transfer.rows for transfer in settled.transfers)
+    assert not any(transfer.fresh or transfer.rows for transfer in planned.transfers)
     other = System.load(tiny_run.folder)
-    assert settled.system.predict(["abcd", "hg"])[1].tokens == other.predict(["abcd", "hg"])[1].tokens
-    assert sum("the tokeniser of the run it starts from" in reason for reason in settled.reasons) == 2
+    assert planned.system.predict(["abcd", "hg"])[1].tokens == other.predict(["abcd", "hg"])[1].tokens
+    assert sum("the tokeniser of the run it starts from" in reason for reason in planned.reasons) == 2
 
 
 def test_vectors_inside_a_network_over_the_pair_are_taken_by_token(tmp_path: Path) -> None:
@@ -234,9 +234,8 @@ def test_vectors_inside_a_network_over_the_pair_are_taken_by_token(tmp_path: Pat
         network = {"decoder": {"network": {"width": 16, "layers": 1, "embedding": 16}}, "source": {"embedding": 16}}
         init = {"init": {"decoder": str(systems[0].folder)}} if systems else {}
         tokenizer = {"target": {"tokenizer": {"kind": "characters"}}}
-        settled = plan(file, preset="concat-rnn", settings=merge(merge(network, tokenizer), init))
-        settled.system.save(tmp_path / name)
-        systems.append(settled.system)
+        planned = plan(file, preset="concat-rnn", settings=merge(merge(network, tokenizer), init))
+        systems.append(planned.system.in_folder(planned.system.save(tmp_path / name)))
     first, second = systems
     name = "decoder.network.embedding.weight"
     for symbol in "abcdefgh":
@@ -251,16 +250,16 @@ def test_a_decoder_from_a_language_model(
     """The pairs have letters that the language model has not: rows are matched by token."""
     attention = {"decoder": {"attention": {"kind": "additive"}}}
     settings = settings_of(tiny_settings, {"init": {"decoder": str(language_model)}}, attention)
-    settled = plan(tiny_run.pairs, settings=settings)
+    planned = plan(tiny_run.pairs, settings=settings)
     fresh = plan(tiny_run.pairs, settings=merge(settings, {"init": {"decoder": None}}))
-    ours, without = settled.system.model.state_dict(), fresh.system.model.state_dict()
+    ours, without = planned.system.model.state_dict(), fresh.system.model.state_dict()
     theirs = System.load(language_model).model.state_dict()
-    (transfer,) = settled.transfers
+    (transfer,) = planned.transfers
     assert {"decoder.stack.layers.0.weight_hh_l0", "decoder.stack.layers.0.weight_ih_l0"} <= transfer.taken.keys()
     for name in transfer.taken.keys() - transfer.rows.keys():
         assert torch.equal(ours[name], theirs[name])
     assert transfer.rows == {"decoder.embedding.weight": (10, 12), "decoder.project.bias": (10, 12)}
-    vocabulary, known = settled.system.target.vocabulary, System.load(language_model).target.vocabulary
+    vocabulary, known = planned.system.target.vocabulary, System.load(language_model).target.vocabulary
     for symbol in "abcdefgh":
         row = ours["decoder.embedding.weight"][vocabulary.id(symbol)]
         if symbol in "gh":
@@ -272,7 +271,7 @@ def test_a_decoder_from_a_language_model(
     untouched = [name for name in ours if name not in transfer.taken and name != "decoder.project.weight"]
     assert untouched and all(torch.equal(ours[name], without[name]) for name in untouched)
     assert all(name.startswith(("decoder.attention.", "decoder.output_vector")) for name in transfer.fresh)
-    told = "\n".join(settled.reasons)
+    told = "\n".join(planned.reasons)
     assert "decoder from" in told and "10 of 12 rows found there by their token" in told
     assert "the other run has no such tensor" in told
     train(tiny_run.pairs, out=tmp_path / "run", settings=settings)
@@ -305,8 +304,8 @@ def test_tokenisers_are_taken_where_they_lose_nothing(
 def test_a_table_shared_by_both_sides_is_taken_once(tiny_run: Any, tiny_settings: dict[str, Any]) -> None:
     shared = {"share_vocabulary": True, "share_embeddings": True}
     init = {"encoder": str(tiny_run.folder), "decoder": str(tiny_run.folder), "tokenizers": "fit"}
-    settled = plan(tiny_run.pairs, settings=settings_of(tiny_settings, shared, {"init": init}))
-    decoder, source = settled.transfers
+    planned = plan(tiny_run.pairs, settings=settings_of(tiny_settings, shared, {"init": init}))
+    decoder, source = planned.transfers
     assert "decoder.embedding.weight" in decoder.taken
     assert source.fresh["frontends.source.embedding.weight"] == "shared with a part that has taken it already"
 
@@ -382,8 +381,8 @@ def test_what_a_decoder_has_for_each_token_is_known_by_name(kind: str, tie: bool
     decoders = [made(made.Config(**tied), vocabulary=v, memory_width=None, summary_shape=None) for v in (11, 13)]
     shapes = [{name: tensor.shape for name, tensor in one.state_dict().items()} for one in decoders]
     by_token = {name for name in shapes[0] if shapes[0][name] != shapes[1][name]}
-    inside = [name for name, module in decoders[0].named_modules() if isinstance(module, Decoder)]
-    known = [f"{inside[-1]}.{table}".lstrip(".") for table in BY_TOKEN]
+    inside = [(name, module) for name, module in decoders[0].named_modules() if isinstance(module, Decoder)]
+    known = [f"{inside[-1][0]}.{table}".lstrip(".") for table in inside[-1][1].token_tables]
     assert set(known[:2]) <= by_token <= set(known)  # an output layer may do without a bias
 
 
@@ -394,7 +393,7 @@ def test_runs_from_before_these_settings_go_on(pairs: Path, tiny_settings: dict[
         record = json.loads((tmp_path / "run" / file).read_text(encoding="utf-8"))
         del record["recipe"]["init"], record["recipe"]["training"]["freeze"], record["recipe"]["training"]["sampling"]
         (tmp_path / "run" / file).write_text(json.dumps(record), encoding="utf-8")
-    assert System.load_setup(tmp_path / "run")
+    assert Setup.read(tmp_path / "run")
     train(pairs, out=tmp_path / "run", settings=settings)
     train(pairs, out=tmp_path / "whole", settings=settings)
     assert digest(tmp_path / "run") == digest(tmp_path / "whole")

@@ -15,13 +15,14 @@ from safetensors.torch import load_file
 from torch import nn
 
 from dragoman.config import merge
-from dragoman.planning import plan
-from dragoman.recipe import spell_out
-from dragoman.training.checkpoint import read_progress
+from dragoman.recipe.schema import spell_out
+from dragoman.recipe.training import OptimConfig
+from dragoman.training.checkpoints.checkpoint import read_progress
 from dragoman.training.events import Event, Validated
-from dragoman.training.muon import Muon, cut_into_blocks, hidden_matrices, join_blocks, orthogonal
-from dragoman.training.optim import OptimConfig, clipped_step, gradient_norm, make_optimizer
-from dragoman.workflow import train
+from dragoman.training.optim.muon import Muon, cut_into_blocks, hidden_matrices, join_blocks, orthogonalise
+from dragoman.training.optim.optimizer import clipped_step, gradient_norm, make_optimizer
+from dragoman.training.plan import plan
+from dragoman.training.run import train
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw", "muon"])
@@ -83,14 +84,14 @@ def test_packed_matrices_are_cut_apart() -> None:
 def test_singular_values_come_near_one_and_directions_stay() -> None:
     torch.manual_seed(3)
     stacks = [torch.randn(2, 8, 8), torch.randn(1, 5, 9), torch.randn(3, 9, 5), torch.randn(1, 8, 8) * 1e-3]
-    for before, found in zip(stacks, orthogonal(stacks), strict=True):
+    for before, found in zip(stacks, orthogonalise(stacks), strict=True):
         left, values, right = torch.linalg.svd(before, full_matrices=False)
         turned = left.mT @ found @ right.mT  # diagonal: the directions are the same
         diagonal = turned.diagonal(dim1=1, dim2=2)
         torch.testing.assert_close(turned, torch.diag_embed(diagonal), rtol=0, atol=2e-3)
         assert diagonal[values > 0.1 * values.amax(1, keepdim=True)].min() > 0.6
         assert diagonal.max() < 1.25
-    assert torch.equal(orthogonal([torch.zeros(1, 4, 4)])[0], torch.zeros(1, 4, 4))
+    assert torch.equal(orthogonalise([torch.zeros(1, 4, 4)])[0], torch.zeros(1, 4, 4))
 
 
 def test_a_step_is_as_large_as_adams_and_does_not_depend_on_the_gradients_size() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dragoman.overlays import MARGIN, PANEL, TITLE, over_picture, smooth
+from dragoman.drawing.picture import MARGIN, PANEL, TITLE, over_picture, smooth
 
 
 def panels(sheet: np.ndarray, high: int, wide: int, count: int, columns: int = 6) -> list[np.ndarray]:

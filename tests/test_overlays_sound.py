@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dragoman.overlays_sound import BAND, HIGH, LEFT, MARGIN, WIDE, over_spectrogram
+from dragoman.drawing.sound import BAND, HIGH, LEFT, MARGIN, WIDE, over_spectrogram
 
 
 def band(picture: np.ndarray, index: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.pictures import alignment_svg, colour, visible, visible_text
+from dragoman.drawing.alignment import alignment_svg, colour, visible, visible_text
 
 SVG = "{http://www.w3.org/2000/svg}"
 TOKENS = st.lists(st.text(max_size=4), max_size=5)

@@ -1,4 +1,4 @@
-"""What `make test` installs is named to the version: a release of somebody else's breaks no test overnight."""
+"""`make test` installs pinned versions, so that a release of another project breaks no test overnight."""
 
 from __future__ import annotations
 

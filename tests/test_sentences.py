@@ -9,8 +9,10 @@ import torch
 import dragoman
 from dragoman.data import tokenizers
 from dragoman.data.tokenizers import TokenizerConfig
-from dragoman.drawing import draw
+from dragoman.drawing.attention import draw
+from dragoman.inference.build import build_frontend
 from dragoman.modalities.text import Text
+from dragoman.types import Axis, Padded
 
 STORIES = [
     "Mary went home. John left! Where to",
@@ -26,8 +28,17 @@ def text(kind: str = "words", states: str = "sentences") -> Text:
     return Text(config, tokenizers.fit(TokenizerConfig.model_validate({"kind": kind}), STORIES, "source"))
 
 
+def axis(story: str, kind: str = "words", states: str = "sentences") -> Axis:
+    modality = text(kind, states)
+    return modality.axis(modality.array(story))
+
+
+def padded(modality: Text, stories: list[str]) -> Padded:
+    return Padded.from_numpy(*modality.collate([modality.array(story) for story in stories]))
+
+
 def by_hand(words: torch.Tensor) -> torch.Tensor:
-    """words (J, D) → (D,), straight from the formula."""
+    """Return the sum (D,) of words (J, D), straight from the formula."""
     count, width = words.shape
     total = torch.zeros(width)
     for j in range(1, count + 1):
@@ -38,16 +49,16 @@ def by_hand(words: torch.Tensor) -> torch.Tensor:
 
 def test_a_state_is_the_weighed_sum_of_its_sentence() -> None:
     modality = text()
-    frontend = modality.frontend().eval()
-    tensors = [modality.tensor(story) for story in STORIES]
-    found = frontend(modality.collate(tensors))
-    for row, (story, tokens) in enumerate(zip(STORIES, tensors, strict=True)):
-        labels = modality.axis(story).labels
+    frontend = build_frontend(modality).eval()
+    found = frontend(padded(modality, STORIES))
+    for row, story in enumerate(STORIES):
+        tokens = torch.from_numpy(modality.array(story))
+        labels = modality.axis(modality.array(story)).labels
         assert int(found.mask[row].sum()) == len(labels)
         begin = 0
         for at, label in enumerate(labels):
             end = begin + len(label.split(" "))
-            expected = by_hand(frontend.embedding(tokens[begin:end]).detach())
+            expected = by_hand(frontend.token_embedding(tokens[begin:end]).detach())
             torch.testing.assert_close(found.data[row, at].detach(), expected, atol=1e-5, rtol=1e-5)
             begin = end
         assert begin == len(tokens)
@@ -55,28 +66,26 @@ def test_a_state_is_the_weighed_sum_of_its_sentence() -> None:
 
 
 def test_labels_are_sentences_and_the_end() -> None:
-    assert text().axis(STORIES[0]).labels == ("Mary went home .", "John left !", "Where to </s>")
-    assert text().axis(STORIES[3]).labels[-1] == "</s>"
-    assert len(text().axis("").labels) == 1
-    assert len(text("characters").axis(STORIES[0]).labels) == 3
-    assert len(text(states="tokens").axis("a b").labels) == 3
+    assert axis(STORIES[0]).labels == ("Mary went home .", "John left !", "Where to </s>")
+    assert axis(STORIES[3]).labels[-1] == "</s>"
+    assert len(axis("").labels) == 1
+    assert len(axis(STORIES[0], "characters").labels) == 3
+    assert len(axis("a b", states="tokens").labels) == 3
 
 
 def test_a_row_does_not_depend_on_its_neighbours() -> None:
     modality = text()
-    frontend = modality.frontend().eval()
-    together = frontend(modality.collate([modality.tensor(story) for story in STORIES]))
+    frontend = build_frontend(modality).eval()
+    together = frontend(padded(modality, STORIES))
     for row, story in enumerate(STORIES):
-        alone = frontend(modality.collate([modality.tensor(story)])).data[0]
+        alone = frontend(padded(modality, [story])).data[0]
         torch.testing.assert_close(together.data[row, : len(alone)], alone)
 
 
 def test_the_order_of_words_counts() -> None:
     modality = text()
-    frontend = modality.frontend().eval()
-    one, other = (
-        frontend(modality.collate([modality.tensor(t)])).data[0, 0] for t in ("Mary left John", "John left Mary")
-    )
+    frontend = build_frontend(modality).eval()
+    one, other = (frontend(padded(modality, [t])).data[0, 0] for t in ("Mary left John", "John left Mary"))
     assert not torch.allclose(one, other)
 
 
@@ -106,7 +115,7 @@ def test_the_drawing_of_several_sources_is_titled_with_their_texts(tmp_path: Pat
         "training": {"max_updates": 2},
     }
     system = dragoman.train(data, out=tmp_path / "run", dev=data, settings=settings)
-    _, drawn = draw(system, system.predict([{"question": "Who left?", "story": "A left. " * 30}]), None)
+    _, drawn = draw([system.view_attention(system.predict([{"question": "Who left?", "story": "A left. " * 30}])[0])])
     assert isinstance(drawn, str)
     assert ">Who left? · A left. A left." in drawn
     assert "{" not in drawn

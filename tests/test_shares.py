@@ -14,17 +14,20 @@ import torch
 from torch import Tensor
 
 from dragoman.config import merge
-from dragoman.nn.chance import chance, own_chance
-from dragoman.nn.layers import Dropout
+from dragoman.nn.blocks.layers import Dropout
 from dragoman.nn.model import Model
-from dragoman.planning import plan
-from dragoman.recipe import spell_out
-from dragoman.threads import sleep_soon
-from dragoman.training.objective import summed_loss
-from dragoman.training.shares import Shares, can_share, deal, with_same_weights
+from dragoman.process.generators import current_generator, thread_generator
+from dragoman.process.openmp import limit_openmp_spinning
+from dragoman.recipe.schema import spell_out
+from dragoman.training.corpus import encode_corpus
+from dragoman.training.objective.gradient import ShareResult
+from dragoman.training.objective.loss import summed_loss
+from dragoman.training.parallel.group import deal
+from dragoman.training.parallel.threads import ThreadGroup, can_share_rows, with_same_weights
+from dragoman.training.plan import plan
+from dragoman.training.run import train
 from dragoman.training.trainer import Trainer
 from dragoman.types import Batch
-from dragoman.workflow import train
 
 SIDE = {"kind": "transformer", "width": 16, "layers": 2, "heads": 2, "feed_forward": 16}
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -47,9 +50,9 @@ def settings_of(base: dict[str, Any], family: str, **training: Any) -> dict[str,
 
 
 def make_trainer(pairs: Path, folder: Path, settings: dict[str, Any]) -> Trainer:
-    system = (settled := plan(pairs, settings=settings)).system
-    data = system.encoded(settled.data.train)
-    return Trainer(system.model, data, system.recipe.training, folder, lambda model: pytest.fail("not asked for"))
+    system = (planned := plan(pairs, settings=settings)).system
+    data = encode_corpus(system, planned.data.train)
+    return Trainer(system.model, data, system.recipe.training, lambda model: pytest.fail("not asked for"))
 
 
 def largest(trainer: Trainer) -> Batch:
@@ -77,7 +80,7 @@ def test_the_gradients_of_the_shares_add_up(
 
     whole_loss = work(model, batch)
     whole = taken()
-    losses = Shares(model, count).run(work, batch, seed=1)
+    losses = ThreadGroup(model, count).run(work, batch, seed=1)
     dealt = taken()
     assert len(losses) == count and sum(losses) == pytest.approx(whole_loss, rel=1e-5)
     assert len(whole) == len(dealt) == len(trainer.parameters)
@@ -110,12 +113,17 @@ def test_batches_are_dealt_out_where_there_are_threads(
     for threads in (1, 2):
         trainer = make_trainer(pairs, tmp_path, settings_of(tiny_settings, "after", threads=threads))
         rows: list[int] = []
-        monkeypatch.setattr(trainer, "_learn", lambda model, part, *_, rows=rows: rows.append(len(part.inputs)))
+
+        def work(model: Model, part: Batch, *_: Any, rows: list[int] = rows, **__: Any) -> ShareResult:
+            rows.append(len(part.inputs))
+            return ShareResult(0.0, None, None)
+
+        monkeypatch.setattr("dragoman.training.trainer.add_gradient", work)
         batch = largest(trainer)
-        trainer._gradients(batch, batch.tokens, seed=1)
+        trainer._add_gradients(batch, batch.tokens, seed=1)
         assert len(rows) == threads and sum(rows) == len(batch.inputs)
         rows.clear()
-        trainer._gradients(trainer.data.batch(trainer._batches(0)[0][:5]), 5, seed=1)
+        trainer._add_gradients(trainer.data.batch(trainer._batches(0)[0][:5]), 5, seed=1)
         assert rows == [5]  # too few to be dealt out
 
 
@@ -150,19 +158,19 @@ def test_copies_share_weights_and_not_gradients(pairs: Path, tiny_settings: dict
 def test_batch_norm_keeps_rows_together(pairs: Path, tiny_settings: dict[str, Any], tmp_path: Path) -> None:
     settings = merge(settings_of(tiny_settings, "conv"), spell_out({"encoder": {"norm": "batch"}}))
     trainer = make_trainer(pairs, tmp_path, settings)
-    assert not can_share(trainer.model) and trainer._shares is None
+    assert not can_share_rows(trainer.model) and trainer.workers.count == 1
 
 
 def test_a_thread_draws_from_its_own_stream() -> None:
     drop, ones = Dropout(0.5), torch.ones(1000)
     torch.manual_seed(1)
     state = torch.get_rng_state()
-    with own_chance(7):
+    with thread_generator(7):
         first = drop(ones)
-    assert torch.equal(torch.get_rng_state(), state) and chance() is None
-    with own_chance(7):
+    assert torch.equal(torch.get_rng_state(), state) and current_generator() is None
+    with thread_generator(7):
         assert torch.equal(drop(ones), first)
-    with own_chance(8):
+    with thread_generator(8):
         assert not torch.equal(drop(ones), first)
 
 
@@ -172,7 +180,7 @@ def test_waiting_threads_sleep_unless_told_otherwise(said: dict[str, str], monke
         monkeypatch.delenv(name, raising=False)
     for name, value in said.items():
         monkeypatch.setenv(name, value)
-    assert not sleep_soon()  # torch is there already: too late
+    assert not limit_openmp_spinning()  # torch is there already: too late
     monkeypatch.delitem(sys.modules, "torch")
-    assert sleep_soon() == (not said)
+    assert limit_openmp_spinning() == (not said)
     assert os.environ.get("GOMP_SPINCOUNT") == said.get("GOMP_SPINCOUNT", None if said else "1000")

@@ -13,9 +13,11 @@ import torch
 
 from dragoman.config import ConfigError
 from dragoman.errors import UserError
-from dragoman.planning import plan
-from dragoman.system import System
-from dragoman.workflow import evaluate, train
+from dragoman.evaluation.evaluate import evaluate
+from dragoman.inference.build import build_frontend
+from dragoman.inference.system import System
+from dragoman.training.plan import plan
+from dragoman.training.run import train
 
 STATES = ("cold", "hot")
 OTHERS = ("ann", "bob", "cid", "dan", "eve")
@@ -148,8 +150,8 @@ def test_a_loaded_model_is_the_one_that_was_saved(tmp_path: Path, preset: str | 
     wide = {"encoder": {"width": 32}, "decoder": {"width": 32}, "training": {"threads": 1}}
     narrow = wide if preset in (None, "cho2014", "bahdanau2015", "gehring2017") else {"training": {"threads": 1}}
     data = {"data": {"source": list(order), "target": "answer"}}
-    settled = plan(file, preset=preset, settings=narrow | data)
-    system, examples = settled.system, settled.data.train
+    planned = plan(file, preset=preset, settings=narrow | data)
+    system, examples = planned.system, planned.data.train
     assert list(system.recipe.sources) == list(system.modalities) == list(order)
     system.save(tmp_path / "run")
     loaded = System.load(tmp_path / "run")
@@ -225,25 +227,25 @@ def test_one_source_has_no_mark_and_the_weights_it_had(tmp_path: Path) -> None:
     system = plan(file, settings={"data": {"source": "story", "target": "answer"}}).system
     assert system.model.joined is None and list(system.modalities) == ["source"]
     torch.manual_seed(system.recipe.training.seed)
-    frontend = system.modalities["source"].frontend()
-    assert torch.equal(frontend.embedding.weight, system.model.frontends["source"].embedding.weight)  # type: ignore[union-attr]
+    frontend = build_frontend(system.modalities["source"])
+    assert torch.equal(frontend.embedding.weight, system.model.frontends["source"].embedding.weight)  # type: ignore[arg-type, union-attr]
 
 
 def test_a_table_of_confusions_is_for_classes_alone() -> None:
-    from dragoman import metrics
+    from dragoman.evaluation import metrics
 
     gold = [["yes"], ["no"], ["no"], ["maybe so"]] * 5
-    report = metrics.evaluate(["yes", "no", "yes", "?"] * 5, gold, resamples=10)
+    report = metrics.measure_outputs(["yes", "no", "yes", "?"] * 5, gold, resamples=10)
     assert report.confusion is not None
     assert report.confusion.labels == ["maybe so", "no", "yes", "(other)"]
     assert report.confusion.counts == [[0, 0, 0, 5], [0, 5, 5, 0], [0, 0, 5, 0]]
     assert report.confusion.accuracy == 50 and "accuracy 50.00 %" in report.to_text()
-    assert metrics.evaluate(["a", "b"] * 4, [["a", "c"], ["b"]] * 4, resamples=10).confusion is None
-    assert metrics.evaluate(list("abcdefgh"), [[one] for one in "abcdefgh"], resamples=10).confusion is None
+    assert metrics.measure_outputs(["a", "b"] * 4, [["a", "c"], ["b"]] * 4, resamples=10).confusion is None
+    assert metrics.measure_outputs(list("abcdefgh"), [[one] for one in "abcdefgh"], resamples=10).confusion is None
 
 
 def test_a_run_with_several_sources_is_measured_the_same_from_python(asked: tuple[Path, Path]) -> None:
-    from dragoman.data.reading import read
+    from dragoman.data.reading.read import read
 
     system = System.load(asked[0])
     report = evaluate(system, read(asked[1], system.recipe.reading).examples)

@@ -16,11 +16,11 @@ from safetensors.torch import load_file, save_file
 import dragoman
 from dragoman.data.vocabulary import EOS
 from dragoman.errors import UserError
-from dragoman.planning import plan
-from dragoman.predictions import Prediction
-from dragoman.system import System
-from dragoman.training.checkpoint import named_weights
-from dragoman.workflow import train
+from dragoman.inference.predictions import Prediction
+from dragoman.inference.system import System
+from dragoman.runs.weights import named_weights
+from dragoman.training.plan import plan
+from dragoman.training.run import train
 
 UNUSUAL = [
     "abc",
@@ -190,7 +190,8 @@ def test_scoring_needs_a_target_a_source(system: System) -> None:
 
 def test_attention_has_a_row_a_token_and_a_column_a_label(system: System, inputs: list[str]) -> None:
     for prediction in system.predict(inputs, beam=3, n_best=2, batch=16):
-        assert prediction.labels == system.modalities["source"].axis(str(prediction.source)).labels
+        modality = system.modalities["source"]
+        assert prediction.labels == modality.axis(modality.array(str(prediction.source))).labels
         for output in prediction.outputs:
             assert output.attention is not None
             assert output.attention.shape == (len(output.tokens), 1, len(prediction.labels))
@@ -446,7 +447,7 @@ def test_each_variant_trains_saves_loads_and_decodes(
     name: str, tmp_path: Path, pairs_file: Callable[..., Path], tiny_settings: dict[str, Any]
 ) -> None:
     from dragoman.config import merge
-    from dragoman.recipe import spell_out
+    from dragoman.recipe.schema import spell_out
 
     settings = merge(spell_out(merge(tiny_settings, VARIANTS[name])), {"training": {"max_updates": 8}})
     trained = train(pairs_file(tmp_path / "pairs.tsv", 80), out=tmp_path / "run", settings=settings)

@@ -21,25 +21,25 @@ from safetensors.torch import load_file
 from torch import nn
 
 from dragoman.config import merge
-from dragoman.data.batching import make_batches, padding_share
+from dragoman.data.corpus.batching import make_batches, padding_share
 from dragoman.errors import UserError
+from dragoman.nn.blocks.layers import Dropout
 from dragoman.nn.model import Model
-from dragoman.planning import plan
-from dragoman.recipe import spell_out
-from dragoman.training import objective
-from dragoman.training.checkpoint import (
-    Progress,
-    average,
-    load_checkpoint,
-    named_weights,
-    read_progress,
-    save_checkpoint,
-)
-from dragoman.training.events import Event, Saved, Scores, Started, Stepped, Stopped, Validated
-from dragoman.training.objective import loss_and_gold, summed_loss
-from dragoman.training.optim import OptimConfig, learning_rate, make_optimizer
+from dragoman.recipe.schema import spell_out
+from dragoman.recipe.training import OptimConfig
+from dragoman.runs.weights import named_weights
+from dragoman.training.checkpoints.checkpoint import Checkpoint, read_progress
+from dragoman.training.checkpoints.progress import Progress
+from dragoman.training.checkpoints.snapshots import Snapshots, average, load_final_weights
+from dragoman.training.corpus import encode_corpus
+from dragoman.training.events import CheckpointDue, Evaluated, Event, Scores, Started, Stepped, Stopped, Validated
+from dragoman.training.objective.loss import loss_and_gold, summed_loss
+from dragoman.training.optim.optimizer import make_optimizer
+from dragoman.training.optim.schedule import learning_rate
+from dragoman.training.plan import plan
+from dragoman.training.run import train
 from dragoman.training.trainer import Trainer
-from dragoman.workflow import train
+from dragoman.training.writer import RunWriter, find_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -74,17 +74,24 @@ class Bench:
         events: list[Event] = []
         options = {key: more.pop(key) for key in ("should_stop", "fresh", "on_plan") if key in more}
         train(self.pairs, out=folder, settings=self.settings(**more), on_event=events.append, **options)
-        return events
+        self.reports = [event.report for event in events if isinstance(event, Evaluated)]
+        return [event for event in events if not isinstance(event, Evaluated)]
 
     def trainer(self, folder: Path, scores: Iterator[float] | None = None, **training: Any) -> Trainer:
-        settled = plan(self.pairs, settings=self.settings(**training))
+        planned = plan(self.pairs, settings=self.settings(**training))
         told = iter(range(10**6)) if scores is None else scores
 
         def validate(model: Model) -> Scores:
             return Scores(1.0, float(next(told)), "made up", {})
 
-        system = settled.system
-        return Trainer(system.model, system.encoded(settled.data.train), system.recipe.training, folder, validate)
+        system = planned.system
+        data, config = encode_corpus(system, planned.data.train), system.recipe.training
+        return Trainer(system.model, data, config, validate, resume=find_checkpoint(folder))
+
+
+def run(trainer: Trainer, folder: Path, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+    """Train and write the folder, as ``train`` does."""
+    return RunWriter(folder, find_checkpoint(folder)).record(trainer.run(should_stop))
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +180,7 @@ def test_every_counter_comes_back(bench: Bench, tmp_path: Path) -> None:
         events: list[Event] = []
         while not (events and isinstance(events[-1], Stopped) and events[-1].finished):
             trainer = bench.trainer(tmp_path / name, scores, **options)
-            events += list(trainer.run(lambda stops=stops: stops))  # type: ignore[misc]
+            events += run(trainer, tmp_path / name, lambda stops=stops: stops)  # type: ignore[misc]
         runs.append((events, trainer))
     rates = [[event.learning_rate for event in events if isinstance(event, Stepped)] for events, _ in runs]
     assert rates[0] == rates[1] and len(set(rates[0][3:])) == 4
@@ -222,11 +229,27 @@ def test_the_seed_decides_everything(bench: Bench, tmp_path: Path) -> None:
     assert digest(tmp_path / "one") == digest(tmp_path / "two") != digest(tmp_path / "three")
 
 
+def test_a_trainer_without_a_writer_writes_nothing(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the other processes of a group do; the weights are the same."""
+    monkeypatch.chdir(tmp_path)
+    alone, written = (bench.trainer(tmp_path / name, max_updates=10) for name in ("none", "run"))
+    kinds = [type(event) for event in alone.run()]
+    assert not list(tmp_path.iterdir())
+    assert kinds == [type(event) for event in run(written, tmp_path / "run")]
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "checkpoint.safetensors", "metrics.jsonl", "snapshots",
+    }  # fmt: skip
+    weights = [named_weights(trainer.model) for trainer in (alone, written)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
 def test_saving_often_changes_nothing(bench: Bench, tmp_path: Path) -> None:
     often = bench.train(tmp_path / "often", max_updates=10, save_every=1e-6, log_every=1)
     rarely = bench.train(tmp_path / "rarely", max_updates=10)
-    assert sum(isinstance(event, Saved) for event in often) == 10
-    assert sum(isinstance(event, Saved) for event in rarely) == 1
+    assert sum(isinstance(event, CheckpointDue) for event in often) == 10
+    assert sum(isinstance(event, CheckpointDue) for event in rarely) == 1
     assert digest(tmp_path / "often") == digest(tmp_path / "rarely")
 
 
@@ -234,7 +257,7 @@ def test_measuring_the_speed_changes_nothing(bench: Bench, tmp_path: Path) -> No
     bench.train(tmp_path / "without", max_updates=8)
     seconds: list[float] = []
     bench.train(
-        tmp_path / "with", max_updates=8, on_plan=lambda settled, trainer, folder: seconds.append(trainer.measure())
+        tmp_path / "with", max_updates=8, on_plan=lambda planned, trainer, folder: seconds.append(trainer.measure())
     )
     assert 0 < seconds[0] < 10
     assert digest(tmp_path / "with") == digest(tmp_path / "without")
@@ -243,8 +266,10 @@ def test_measuring_the_speed_changes_nothing(bench: Bench, tmp_path: Path) -> No
 def test_the_same_command_after_the_end_does_nothing(bench: Bench, tmp_path: Path) -> None:
     bench.train(tmp_path, max_updates=6)
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    report = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))
+    assert [told.to_json()["scores"] for told in bench.reports] == [report["scores"]]
     events = bench.train(tmp_path, max_updates=6)
-    assert [type(event) for event in events] == [Stopped]
+    assert [type(event) for event in events] == [Stopped] and not bench.reports
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
 
 
@@ -334,13 +359,13 @@ def test_no_two_batches_draw_the_same_random_numbers(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[int] = []
-    learn = Trainer._gradients
+    learn = Trainer._add_gradients
 
     def spy(self: Trainer, batch: Any, tokens: int, seed: int) -> Any:
         drawn.append(seed)
         return learn(self, batch, tokens, seed)
 
-    monkeypatch.setattr(Trainer, "_gradients", spy)
+    monkeypatch.setattr(Trainer, "_add_gradients", spy)
     list(bench.trainer(tmp_path / "run", accumulate=3, max_updates=5, batch_tokens=64).run())
     assert len(drawn) >= 10 and len(set(drawn)) == len(drawn)
 
@@ -389,13 +414,13 @@ def test_patience(bench: Bench, tmp_path: Path) -> None:
 
 def test_the_time_limit_holds_over_all_sittings(bench: Bench, tmp_path: Path) -> None:
     options: dict[str, Any] = {"max_updates": 10**6, "max_epochs": None, "patience": 10**6, "validate_every": 10**6}
-    first = list(bench.trainer(tmp_path, max_time=0.2, **options).run())
+    first = list(run(bench.trainer(tmp_path, max_time=0.2, **options), tmp_path))
     assert isinstance(first[-1], Stopped) and "time limit" in first[-1].reason
     assert 0.2 <= first[-1].seconds < 5
     assert isinstance(first[-3], Validated)  # the weights at the end are measured, whatever ends it
-    again = list(bench.trainer(tmp_path, max_time=0.2, **options).run())
+    again = list(run(bench.trainer(tmp_path, max_time=0.2, **options), tmp_path))
     assert [type(event) for event in again] == [Stopped]
-    more = list(bench.trainer(tmp_path, max_time=first[-1].seconds + 0.2, **options).run())
+    more = list(run(bench.trainer(tmp_path, max_time=first[-1].seconds + 0.2, **options), tmp_path))
     assert isinstance(more[-1], Stopped) and more[-1].update > first[-1].update
 
 
@@ -420,10 +445,10 @@ def test_which_weights_are_averaged(bench: Bench, tmp_path: Path, average_of: st
     scores = iter([1.0, 2.0, 5.0, 3.0, 4.0, 0.0])
     trainer = bench.trainer(tmp_path, scores, max_updates=12, validate_every=2, average=2, average_of=average_of)
     weights: dict[int, dict[str, torch.Tensor]] = {}
-    for event in trainer.run():
+    for event in run(trainer, tmp_path):
         if isinstance(event, Validated):
             weights[event.update] = {name: one.clone() for name, one in named_weights(trainer.model).items()}
-    paths = trainer.snapshot_paths()
+    paths = Snapshots(tmp_path).paths(trainer.progress)
     assert {int(path.stem) for path in paths} == kept
     assert set(tmp_path.glob("snapshots/*")) == set(paths)  # nothing else is left lying about
     mean = average(paths)
@@ -440,10 +465,12 @@ def test_which_weights_are_averaged(bench: Bench, tmp_path: Path, average_of: st
 def test_the_final_weights(bench: Bench, tmp_path: Path, mean_score: float, mean_loss: float, alone: bool) -> None:
     """The mean of the snapshots, unless the best alone beats it in score and in loss."""
     trainer = bench.trainer(tmp_path, iter([1.0, 5.0, 3.0]), max_updates=6, validate_every=2, average=2)
-    list(trainer.run())
-    trainer.validate = lambda _: Scores(mean_loss, mean_score, "made up", {})
-    trainer.settle(compare=True)
-    paths = trainer.snapshot_paths()
+    list(run(trainer, tmp_path))
+    snapshots = Snapshots(tmp_path)
+    load_final_weights(
+        trainer.model, snapshots, trainer.progress, lambda _: Scores(mean_loss, mean_score, "made up", {})
+    )
+    paths = snapshots.paths(trainer.progress)
     wanted = load_file(paths[0]) if alone else average(paths)
     assert all(torch.equal(tensor, wanted[name]) for name, tensor in named_weights(trainer.model).items())
 
@@ -524,8 +551,8 @@ def test_an_update_of_two_small_batches_is_that_of_one_large(bench: Bench, tmp_p
             tmp_path / str(accumulate), max_updates=1, accumulate=accumulate, batch_tokens=budget, label_smoothing=0.1
         )
         for module in trainer.model.modules():
-            if hasattr(module, "share"):
-                setattr(module, "share", 0.0)  # noqa: B010
+            if isinstance(module, Dropout):
+                module.rate = 0.0
         for frontend in trainer.model.frontends.values():
             frontend.rare.zero_()  # type: ignore[operator]
         events = list(trainer.run())
@@ -545,7 +572,7 @@ def test_the_loss_in_chunks_is_the_plain_loss(
     rows: int, bias: bool, smoothing: float, chunk: int, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a scale given beforehand, or by one that comes behind it."""
-    monkeypatch.setattr(objective, "LOGITS", chunk)
+    monkeypatch.setattr("dragoman.nn.kernels.cross_entropy.LOGITS", chunk)
     torch.manual_seed(rows)
     width, vocabulary = 6, 11
     lengths = torch.randint(1, 5, (rows,))
@@ -666,9 +693,9 @@ def test_the_optimizer_comes_back_exactly(tmp_path: Path, kind: str) -> None:
     for seed in range(3):
         advance(model, optimizer, seed)
     progress = Progress(update=3, best=[1.5, -0.25], snapshots=[[1.5, -0.25, 3.0]], seconds=0.1 + 0.2)
-    save_checkpoint(tmp_path / "c.safetensors", model, optimizer, progress)
+    Checkpoint.capture(model, optimizer, progress).write(tmp_path / "c.safetensors")
     other, restored = make()
-    assert load_checkpoint(tmp_path / "c.safetensors", other, restored) == progress
+    assert Checkpoint.read(tmp_path / "c.safetensors").restore(other, restored) == progress
     advance(model, optimizer, 9)
     advance(other, restored, 9)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
@@ -687,10 +714,11 @@ def test_the_state_of_another_optimizer_is_refused(tmp_path: Path) -> None:
     ]
     model(torch.randn(5, 3)).sum().backward()
     optimizers[0].step()
-    save_checkpoint(tmp_path / "c.safetensors", model, optimizers[0], Progress(update=1))
-    load_checkpoint(tmp_path / "c.safetensors", model, optimizers[0])
+    Checkpoint.capture(model, optimizers[0], Progress(update=1)).write(tmp_path / "c.safetensors")
+    checkpoint = Checkpoint.read(tmp_path / "c.safetensors")
+    checkpoint.restore(model, optimizers[0])
     with pytest.raises(UserError, match="another optimiser"):
-        load_checkpoint(tmp_path / "c.safetensors", model, optimizers[1])
+        checkpoint.restore(model, optimizers[1])
 
 
 # ---- batches
@@ -752,9 +780,9 @@ def test_a_batch_is_the_rows_behind_the_start_symbol(bench: Bench, tmp_path: Pat
     batch = data.batch(np.array([5, 0, 9]))
     assert batch.rows == (5, 0, 9)
     for row, number in enumerate(batch.rows):
-        gold = data.targets.tensors[number]
+        gold = data.targets.array(number)
         assert batch.targets[row][batch.mask[row]].tolist() == gold.tolist()
         assert batch.inputs[row][batch.mask[row]].tolist() == [data.bos, *gold.tolist()[:-1]]
         source = batch.sources["source"]
-        assert source.data[row][source.mask[row]].tolist() == data.sources["source"].rows.tensors[number].tolist()
+        assert source.data[row][source.mask[row]].tolist() == data.sources["source"].array(number).tolist()
     assert batch.tokens == sum(data.targets.lengths[number] for number in batch.rows)

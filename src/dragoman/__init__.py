@@ -10,24 +10,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dragoman.system import System
-    from dragoman.workflow import load, train
+    from dragoman.inference.load import load
+    from dragoman.inference.system import System
+    from dragoman.training.run import train
 
 __version__ = "0.1.0"
 __all__ = ["System", "__version__", "load", "train"]
 
-_HOMES = {"System": "dragoman.system", "load": "dragoman.workflow", "train": "dragoman.workflow"}
+_HOMES = {"System": "dragoman.inference.system", "load": "dragoman.inference.load", "train": "dragoman.training.run"}
 
 
 def __getattr__(name: str) -> Any:
-    """torch takes a second to import; it is imported when first needed."""
+    """Torch takes a second to import; it is imported when first needed."""
     if name in _HOMES:
         import importlib
 
-        from dragoman.memory import keep_pages
-        from dragoman.threads import sleep_soon
+        from dragoman.process import prepare
 
-        keep_pages()
-        sleep_soon()
+        prepare()
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'dragoman' has no attribute {name!r}")

@@ -15,14 +15,19 @@ from dragoman.errors import UserError
 
 
 class Section(BaseModel):
-    """A frozen group of settings. An unknown key is an error; a default exists once, here."""
+    """A frozen group of settings: an unknown key is an error, and a default exists once.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, validate_default=True)
+    The docstring below a setting is its description, which ``dragoman parts`` prints.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=False, validate_default=True, use_attribute_docstrings=True
+    )
 
     @field_validator("*", mode="before")
     @classmethod
-    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Python would take true for 1: a width of one, and nobody told."""
+    def _reject_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true and false for numbers: Python would silently take true for 1."""
         if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
             raise ValueError("true and false mean nothing here")
         return value
@@ -33,11 +38,11 @@ class ConfigError(UserError):
 
 
 class TooLong(ConfigError):
-    """An input, or an output, that is longer than the model can tell positions."""
+    """An input or an output that is longer than the model has positions for."""
 
 
 class PartError(ValueError):
-    """What is wrong inside a part's table. Pydantic carries it to ``explain``, which knows the part's keys by it."""
+    """An error inside a part's table. Pydantic carries it to ``explain``, which learns the part's keys from it."""
 
     def __init__(self, error: ValidationError, section: type[BaseModel], others: Mapping[str, str]) -> None:
         super().__init__(str(error))
@@ -46,6 +51,7 @@ class PartError(ValueError):
 
 
 def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file, or raise a sentence that says what is wrong with it."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -55,7 +61,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``over`` on top of ``base``, section by section.
+    """Return ``base`` overridden by ``over``, section by section.
 
     Where ``over`` names another ``kind`` than ``base``, the settings of the old kind do not carry over.
     """
@@ -71,7 +77,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_overrides(items: Sequence[str]) -> dict[str, Any]:
-    """``["decoder.width=512"]`` → ``{"decoder": {"width": 512}}``; values are TOML, bare words are strings."""
+    """Parse ``["decoder.width=512"]`` to ``{"decoder": {"width": 512}}``; values are TOML, bare words are strings."""
     settings: dict[str, Any] = {}
     for item in items:
         path, equals, text = item.partition("=")
@@ -88,13 +94,13 @@ def parse_overrides(items: Sequence[str]) -> dict[str, Any]:
 
 
 def nearest(word: str, choices: Sequence[str]) -> str:
-    """A hint for a misspelt word: the nearest choice, or all of them."""
+    """Return a hint for a misspelt word: the nearest choice, or all of them."""
     close = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else "choose from: " + ", ".join(sorted(choices))
 
 
 def explain(error: ValidationError, section: type[BaseModel], where: str, also: Sequence[str] = ()) -> ConfigError:
-    """Pydantic's error as sentences that name the path and what would be right. ``also``: further valid keys."""
+    """Turn pydantic's error into sentences that name the path and what would be right. ``also``: further valid keys."""
     return ConfigError("\n".join(f"{where}: {sentence}" for sentence in _sentences(error, section, (), also)))
 
 
@@ -106,7 +112,7 @@ def _sentences(
     others: Mapping[str, str] | None = None,
 ) -> list[str]:
     sentences: list[str] = []
-    complaints: dict[tuple[str, str], list[str]] = {}  # of one value: each member of a union has its own
+    complaints: dict[tuple[str, str], list[str]] = {}  # by value: each member of a union has its own complaint
     for item in error.errors():
         steps = (*above, *_real_steps(section, item["loc"]))
         path = ".".join(str(step) for step in steps)
@@ -130,8 +136,8 @@ def _sentences(
 
 
 def _walk(section: type[BaseModel], path: Sequence[int | str]) -> list[Any]:
-    """The type at each step of ``path``, as far as the annotations tell; None from there on."""
-    found: list[Any] = []
+    """Return the type at each step of ``path``, as far as the annotations tell; None from there on."""
+    types: list[Any] = []
     current: Any = section
     for step in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
@@ -141,18 +147,18 @@ def _walk(section: type[BaseModel], path: Sequence[int | str]) -> list[Any]:
             current = get_args(current)[1]
         else:
             current = None
-        found.append(current)
-    return found
+        types.append(current)
+    return types
 
 
 def _keys_at(section: type[BaseModel], path: Sequence[int | str]) -> list[str]:
-    """The valid keys of the section at ``path``."""
+    """Return the valid keys of the section at ``path``."""
     current = [section, *_walk(section, path)][-1]
     return list(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else []
 
 
 def _real_steps(section: type[BaseModel], path: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """``path`` without the names that pydantic gives to the members of a union: a person did not write those."""
+    """Return ``path`` without the names that pydantic gives to members of a union, which nobody wrote."""
     types = [section, *_walk(section, path)]
-    unions = [i for i, one in enumerate(types) if get_origin(one) in (Union, UnionType)]
+    unions = [index for index, kind in enumerate(types) if get_origin(kind) in (Union, UnionType)]
     return path[: unions[0]] if unions else path

@@ -1,4 +1,4 @@
-"""Mistakes that a person can mend. The command line prints the sentence and exits with the code; no traceback."""
+"""Mistakes that a person can fix. The command line prints the sentence and exits with the code, without a traceback."""
 
 from __future__ import annotations
 

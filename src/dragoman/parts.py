@@ -1,53 +1,77 @@
-"""The filename is the name: ``kind = "additive"`` is ``nn/attention/additive.py``. The folder is the registry."""
+"""The filename is the name: ``kind = "additive"`` is ``nn/attention/additive.py``.
+
+The folder is the registry. A kind is looked up through its package's ``__path__``, so a folder that
+was appended to it holds kinds too.
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
 from dragoman.config import ConfigError, PartError, nearest
 
+
+class Family(NamedTuple):
+    """Parts that can take each other's place."""
+
+    package: str  # each of its files is a kind
+    contract: tuple[str, str]  # module and class that every kind implements
+
+
 FAMILIES = {
-    "encoder": "nn.encoders",
-    "attention": "nn.attention",
-    "decoder": "nn.decoders",
-    "modality": "modalities",
+    "encoder": Family("nn.encoders", ("nn.contracts", "Encoder")),
+    "attention": Family("nn.attention", ("nn.contracts", "Attention")),
+    "decoder": Family("nn.decoders", ("nn.contracts", "Decoder")),
+    "modality": Family("modalities", ("data.modality", "Modality")),
+    "frontend": Family("nn.frontends", ("nn.contracts", "Frontend")),
 }
 
 
 def kinds(family: str) -> list[str]:
-    """Every kind of a family: the files of its folder."""
-    folder = Path(__file__).parent.joinpath(*FAMILIES[family].split("."))
-    return sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
+    """Return every kind of a family: the files of its package."""
+    return module_names(f"dragoman.{FAMILIES[family].package}")
 
 
 def part(family: str, kind: str) -> Any:
-    """The one class that the file of this kind defines, recognised by its ``Config``."""
+    """Return the class that the file of this kind defines."""
     if kind not in kinds(family):
         raise ConfigError(f"unknown {family} {kind!r}; {nearest(kind, kinds(family))}")
-    module = importlib.import_module(f"dragoman.{FAMILIES[family]}.{kind}")
+    package, (module, name) = FAMILIES[family]
+    contract = vars(importlib.import_module(f"dragoman.{module}"))[name]
+    return only_class(f"dragoman.{package}.{kind}", contract)
+
+
+def module_names(package: str) -> list[str]:
+    """Return the modules of a package whose names do not begin with an underscore."""
+    path = importlib.import_module(package).__path__
+    return sorted(module.name for module in pkgutil.iter_modules(path) if not module.name.startswith("_"))
+
+
+def only_class(module: str, contract: type) -> type:
+    """Return the one class of a module that implements a contract."""
     classes = [
         item
-        for _, item in inspect.getmembers(module, inspect.isclass)
-        if item.__module__ == module.__name__ and hasattr(item, "Config")
+        for _, item in inspect.getmembers(importlib.import_module(module), inspect.isclass)
+        if item.__module__ == module and issubclass(item, contract)
     ]
     if len(classes) != 1:
-        raise TypeError(f"{module.__name__} must define exactly one class with a Config, not {len(classes)}")
+        raise TypeError(f"{module} must define exactly one {contract.__name__}, not {len(classes)}")
     return classes[0]
 
 
 def keys(family: str) -> list[str]:
-    """Every setting that some kind of a family has."""
+    """Return every setting that some kind of a family has."""
     return sorted({key for kind in kinds(family) for key in part(family, kind).Config.model_fields})
 
 
 def parse(family: str, value: Any, default: str | None = None) -> Any:
-    """A mapping with a ``kind`` → the frozen config of that part. For pydantic's ``BeforeValidator``."""
+    """Turn a mapping with a ``kind`` into the config of that part, as a pydantic validator."""
     if isinstance(value, BaseModel):
         return value
     if isinstance(value, str):
@@ -59,32 +83,34 @@ def parse(family: str, value: Any, default: str | None = None) -> Any:
     if kind is None:
         raise ValueError(f"'kind' is missing; choose from: {', '.join(kinds(family))}")
     try:
-        found = part(family, str(kind))
+        chosen = part(family, str(kind))
     except ConfigError as error:
         raise ValueError(str(error)) from None
     try:
-        return found.Config(**settings)
+        return chosen.Config(**settings)
     except ValidationError as error:
-        raise PartError(error, found.Config, _elsewhere(family, str(kind), settings)) from None
+        raise PartError(error, chosen.Config, _other_kinds(family, str(kind), settings)) from None
 
 
-def _elsewhere(family: str, kind: str, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Of the keys that this kind lacks and others of its family have: a hint who has them."""
-    having = {key: [one for one in kinds(family) if key in part(family, one).Config.model_fields] for key in settings}
+def _other_kinds(family: str, kind: str, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return a hint for each key that this kind lacks: the kinds of the family that have it."""
+    owners = {
+        key: [other for other in kinds(family) if key in part(family, other).Config.model_fields] for key in settings
+    }
     return {
-        key: f"only the {family} of kind {' or '.join(map(repr, found))} has it, not {kind!r}"
-        for key, found in having.items()
-        if found and kind not in found
+        key: f"only the {family} of kind {' or '.join(map(repr, others))} has it, not {kind!r}"
+        for key, others in owners.items()
+        if others and kind not in others
     }
 
 
 def kind_of(config: BaseModel) -> str:
-    """The filename that a part's config belongs to."""
+    """Return the kind that a config belongs to: the name of its file."""
     return type(config).__module__.rsplit(".", 1)[-1]
 
 
 def dump(config: BaseModel) -> dict[str, Any]:
-    """A part's config as a mapping, its kind first; nested parts too."""
+    """Return the config of a part as a mapping, its kind first; nested parts likewise."""
     return {"kind": kind_of(config)} | {name: _plain(getattr(config, name)) for name in type(config).model_fields}
 
 
@@ -98,4 +124,4 @@ def _plain(value: Any) -> Any:
 
 def _is_part(config: BaseModel) -> bool:
     folder = type(config).__module__.rsplit(".", 1)[0].removeprefix("dragoman.")
-    return folder in FAMILIES.values()
+    return folder in {family.package for family in FAMILIES.values()}

@@ -1,11 +1,11 @@
-"""The records that cross layers, and the one legend of shapes.
+"""The records that pass between rooms, and the legend of shapes.
 
 Shape legend, used in every comment of the package:
 
-    B  sources in the batch          N  decoder rows, N = B * k (k hypotheses a source, k = 1 in training)
+    B  sources in the batch          N  decoder rows, N = B * k (k hypotheses, in training 1)
     S  source positions              T  target positions in this call
     D  width of a vector             V  target vocabulary
-    A  attention maps a step has     L  layers            Q  queries a source asks at once
+    A  attention maps of a step      L  layers            Q  queries per source in one call
     H, W  height and width of pictures, in pixels; C  their channels
 
 Batch is axis 0 of everything that crosses a file. Masks are boolean, True = real.
@@ -15,60 +15,101 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor
 
-# A tree is a tensor, or a mapping of names to trees. Decoders keep their state in such trees so that selecting
-# and reordering hypotheses is one tree-map, whatever the decoder keeps.
+if TYPE_CHECKING:  # only for annotations: whoever has tensors has imported torch
+    import torch
+    from torch import Tensor
+
+# How the positions of a source are arranged: in a row (B, S, D), or in rows and columns (B, H, W, C).
+Layout: TypeAlias = Literal["sequence", "picture"]
+
+# A padded batch before it becomes tensors: the data, and the mask of its real positions.
+PaddedArrays: TypeAlias = tuple[np.ndarray, np.ndarray]
+
+# A tree is a tensor, or a mapping of names to trees. The state of a decoder is such a tree, so that selecting and
+# reordering hypotheses is the same for all decoders.
 Tree: TypeAlias = "Tensor | Mapping[str, Tree]"
 
 
 def map_tree(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     """Apply ``function`` to every tensor of ``tree``."""
-    if isinstance(tree, Tensor):
-        return function(tree)
-    return {name: map_tree(function, branch) for name, branch in tree.items()}
+    if isinstance(tree, Mapping):
+        return {name: map_tree(function, branch) for name, branch in tree.items()}
+    return function(tree)
 
 
 def cat_trees(trees: Sequence[Tree]) -> Tree:
-    """Trees of the same form, their tensors behind each other along axis 0."""
+    """Concatenate the tensors of trees of the same form along axis 0."""
+    import torch
+
     first = trees[0]
-    if isinstance(first, Tensor):
-        return torch.cat([tree for tree in trees if isinstance(tree, Tensor)])
-    return {name: cat_trees([tree[name] for tree in trees if not isinstance(tree, Tensor)]) for name in first}
+    if isinstance(first, Mapping):
+        return {name: cat_trees([tree[name] for tree in trees if isinstance(tree, Mapping)]) for name in first}
+    return torch.cat([tree for tree in trees if not isinstance(tree, Mapping)])
 
 
 @dataclass(frozen=True, slots=True)
 class Padded:
-    """Sequences of different lengths in one tensor, padded on the right; pictures on the right and below."""
+    """Sequences of different lengths, padded on the right; pictures on the right and below."""
 
     data: Tensor  # (B, S) token ids, (B, S, D) vectors, or (B, H, W, C) pictures
     mask: Tensor  # (B, S), for pictures (B, H, W); True = real
 
+    @classmethod
+    def from_numpy(cls, data: np.ndarray, mask: np.ndarray) -> Padded:
+        """Copy a padded batch of arrays into tensors.
+
+        Copied, not shared: torch aligns its memory, and the last bits of a matrix product may
+        depend on that.
+        """
+        import torch
+
+        return cls(torch.tensor(data), torch.tensor(mask))
+
     def to(self, device: torch.device | str) -> Padded:
+        """Move the tensors to a device."""
         return Padded(self.data.to(device), self.mask.to(device))
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one training step reads. ``inputs`` is ``targets`` shifted right by one, behind the start symbol."""
+    """The data of one training step.
+
+    ``inputs`` are the ``targets`` shifted right by one, with the start symbol first.
+    """
 
     sources: Mapping[str, Padded]  # by name; empty for a language model
     inputs: Tensor  # (B, T) token ids
     targets: Tensor  # (B, T) token ids
     mask: Tensor  # (B, T) True = real
-    rows: tuple[int, ...] = ()  # which examples these are
-    state: State | None = None  # running text: what the decoder carries on from the batch before; None = starts afresh
+    rows: tuple[int, ...] = ()  # the numbers of the examples
+    state: State | None = None  # running text: the decoder's state after the batch before; None: a fresh start
+
+    @classmethod
+    def from_numpy(
+        cls,
+        sources: Mapping[str, PaddedArrays],
+        inputs: np.ndarray,
+        targets: np.ndarray,
+        mask: np.ndarray,
+        rows: tuple[int, ...] = (),
+    ) -> Batch:
+        """Copy arrays into tensors."""
+        import torch
+
+        padded = {name: Padded.from_numpy(*source) for name, source in sources.items()}
+        return cls(padded, torch.tensor(inputs), torch.tensor(targets), torch.tensor(mask), rows)
 
     @property
     def tokens(self) -> int:
-        """Target tokens, padding not counted, end symbol counted."""
+        """The number of target tokens: end symbols count, padding does not."""
         return int(self.mask.sum())
 
     def to(self, device: torch.device | str) -> Batch:
+        """Move the tensors to a device."""
         sources = {name: source.to(device) for name, source in self.sources.items()}
         inputs, targets, mask = (tensor.to(device) for tensor in (self.inputs, self.targets, self.mask))
         return Batch(sources, inputs, targets, mask, self.rows, self.state)
@@ -76,9 +117,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What an encoder hands to a decoder: a set of states, and a summary of the whole source.
+    """What a decoder gets from an encoder: a set of states, and a summary of the whole source.
 
-    Real positions come first, whatever the source was: regions of a picture row by row, sources behind each other.
+    Real positions come first, whatever the source was. The regions of a picture are in reading
+    order, and several sources follow each other.
     """
 
     states: Tensor  # (B, S, D) what attention compares with (keys)
@@ -89,20 +131,21 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The positions of one source as the decoder sees them: what stands along the S axis of attention."""
+    """The labels of the positions of one source along the S axis of attention."""
 
     kind: str  # of the modality: "text", "image", …
-    labels: tuple[str, ...]  # one a position
-    grid: tuple[int, int] | None = None  # of a picture: rows and columns of regions; positions go row by row
+    labels: tuple[str, ...]  # one for each position
+    grid: tuple[int, int] | None = None  # of a picture: rows and columns of regions, in reading order
     seconds: float | None = None  # of sound: how long a position lasts
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A decoder's state: a value, never kept on ``self``.
+    """A decoder's state: a value, which is never stored on ``self``.
 
     ``fixed`` is computed once per source (projected keys, masks); axis 0 has ``sources`` entries.
-    ``carry`` changes with every token; axis 0 has N = sources * k rows, the k rows of a source side by side.
+    ``carry`` changes with every token; axis 0 has N = sources * k rows, the k rows of a source side
+    by side.
     """
 
     sources: int
@@ -110,19 +153,19 @@ class State:
     carry: Tree = field(default_factory=dict)
 
     def spread(self, k: int) -> State:
-        """Give each row ``k`` copies of itself, side by side."""
+        """Repeat each row ``k`` times, side by side."""
         return replace(self, carry=map_tree(lambda x: x.repeat_interleave(k, 0), self.carry))
 
     def reorder(self, rows: Tensor) -> State:
-        """Row i of the result carries what row ``rows[i]`` carried. Rows must stay with their source."""
+        """Return the state whose row i is row ``rows[i]``. Rows must stay with their source."""
         return replace(self, carry=map_tree(lambda x: x.index_select(0, rows), self.carry))
 
     def detach(self) -> State:
-        """The same numbers, through which no gradient flows back: where backpropagation through time is cut."""
+        """Return the state without gradients, to truncate backpropagation through time."""
         return replace(self, carry=map_tree(lambda x: x.detach(), self.carry))
 
     def select(self, sources: Tensor) -> State:
-        """Keep (or repeat) whole sources with all their rows, in the order given."""
+        """Return the state of these sources, in this order, with all their rows."""
 
         def pick(x: Tensor) -> Tensor:
             grouped = x.view(self.sources, len(x) // self.sources, *x.shape[1:])  # (B, k, ...); x may have no elements
@@ -134,45 +177,47 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a decoder drew at random on its way: training has to credit it with where it led."""
+    """What a decoder drew at random: training credits it with the outcome."""
 
-    log_probs: Tensor  # (N, T) of what was drawn for this token
-    entropy: Tensor  # (N, T) of what it was drawn from
+    log_probs: Tensor  # (N, T) of what was drawn for each token
+    entropy: Tensor  # (N, T) of the distribution that it was drawn from
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a decoder predicted while it read the source, where the loss counts that too."""
+    """What a decoder predicted while reading the source, where that is part of the loss."""
 
     features: Tensor  # (B, S, D) after each source position; the readout is the step's
-    weight: float  # of a source token in the loss; a target token has 1
+    weight: float  # of a source token in the loss; that of a target token is 1
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a decoder returns for the tokens it was given: one prediction after each of them.
+    """What a decoder returns: one prediction after each of the tokens.
 
-    The projection onto the vocabulary is kept apart (``readout``), so that training can skip padding and
-    project in chunks; ``logits`` and ``log_probs`` are views for everybody else.
+    The projection onto the vocabulary (``readout``) is separate, so that training can skip
+    padding and project in chunks; ``logits`` and ``log_probs`` are views for everybody else.
     """
 
-    features: Tensor  # (N, T, D) what the vocabulary is predicted from
+    features: Tensor  # (N, T, D) the input of the readout
     readout: Callable[[Tensor], Tensor]  # (..., D) -> (..., V) logits
     state: State
     attention: Tensor | None = None  # (N, T, A, S) when asked for
-    choices: Choices | None = None  # of hard attention in training mode
-    reading: Reading | None = None  # in training, of a decoder whose loss counts the source
+    choices: Choices | None = None  # of hard attention, in training
+    reading: Reading | None = None  # in training, where the source is part of the loss
 
     @property
     def logits(self) -> Tensor:
+        """The unnormalised scores of every token."""
         return self.readout(self.features)  # (N, T, V)
 
     @property
     def log_probs(self) -> Tensor:
-        return torch.log_softmax(self.logits.float(), dim=-1)  # (N, T, V)
+        """The log-probabilities of every token, in float32."""
+        return self.logits.float().log_softmax(-1)  # (N, T, V)
 
 
-# What became of a candidate of the beam.
+# What happened to a candidate of the beam.
 PRUNED, KEPT, FINISHED = 0, 1, 2
 
 
@@ -180,7 +225,7 @@ PRUNED, KEPT, FINISHED = 0, 1, 2
 class Frontier:
     """One step of the search for one source: the candidates that were considered, best first."""
 
-    parent: np.ndarray  # (C,) int: which KEPT candidate of the step before it extends (0 at the first step)
+    parent: np.ndarray  # (C,) int: the KEPT candidate of the step before that it extends; 0 at the first step
     token: np.ndarray  # (C,) int
     log_prob: np.ndarray  # (C,) float: of this token, as the model reports it
     total: np.ndarray  # (C,) float: summed over the path, as the model reports it
@@ -189,13 +234,13 @@ class Frontier:
 
     @property
     def kept(self) -> np.ndarray:
-        """Indices of the candidates that live on, in the order of the next step's rows."""
+        """Indices of the candidates that are extended, in the order of the next step's rows."""
         return np.flatnonzero(self.fate == KEPT)
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The search itself: back-pointers of every step. Hypotheses are read off it and pictures are drawn from it."""
+    """The candidates of every step of a search, with back-pointers: every hypothesis is a path."""
 
     steps: tuple[Frontier, ...]
     prefix: tuple[int, ...] = ()  # forced tokens; each is a step with one candidate
@@ -206,15 +251,13 @@ class Hypothesis:
     """One output: a path of the trace."""
 
     tokens: tuple[int, ...]  # the end symbol included if it was produced
-    log_probs: tuple[float, ...]  # one a token
+    log_probs: tuple[float, ...]  # one for each token
     score: float  # what the search ranked by: the sum, after length normalisation
-    finished: bool  # False: cut off at the length limit
+    finished: bool  # False: stopped at the length limit
     path: tuple[int, ...]  # index of the candidate in each step of the trace
     attention: np.ndarray | None = None  # (T, A, S)
 
     @property
     def log_prob(self) -> float:
+        """The log-probability of the whole output."""
         return float(sum(self.log_probs))
-
-
-JSON: TypeAlias = dict[str, Any]

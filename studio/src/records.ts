@@ -1,37 +1,39 @@
-// Made from src/dragoman/studio/records/ by `python -m dragoman.studio.schema`; do not edit.
+// Generated from src/dragoman/studio/records/ by `python -m dragoman.studio.schema`; do not edit.
 
-/** The body of every answer that is not 2xx. */
+/** The body of every answer whose status is not 2xx. */
 export interface Problem {
-  error: string; // a sentence: what is wrong, where, what to do
+  error: string; // What is wrong, where, and what to do about it, in a sentence.
 }
 
+/** A source that a run reads. */
 export interface Source {
   name: string;
-  kind: string; // "text", "image", "speech", "features"
-  is_file: boolean; // an input is the id of an upload, not a text
+  kind: string; // The modality: "text", "image", "speech" or "features".
+  is_file: boolean; // Whether an input is the id of an upload instead of a text.
   encoder: string;
 }
 
-/** How was searched, or how the run searches if nothing is said. */
+/** The settings of a search, or those that a run searches with by default. */
 export interface Search {
   beam: number;
   n_best: number;
   normalize: "none" | "average" | "gnmt";
-  alpha: number; // of gnmt
+  alpha: number; // Exponent of the length penalty "gnmt".
 }
 
+/** The value of a metric with its 95 % confidence interval. */
 export interface Score {
   name: string;
   label: string;
   value: number;
-  low: number; // 95 % interval
+  low: number;
   high: number;
   better: "higher" | "lower";
   unit: string;
   signature: string;
 }
 
-/** The headline metric of the rows whose source is so long. */
+/** The headline metric of the rows whose source is ``shortest`` to ``longest`` units long. */
 export interface LengthScore {
   shortest: number;
   longest: number;
@@ -41,77 +43,83 @@ export interface LengthScore {
   high: number;
 }
 
-/** Where targets are few, and so classes: how often each was taken for which. */
+/** The confusion matrix, for targets that are few enough to be classes. */
 export interface Confusion {
   labels: string[];
-  counts: number[][]; // a row a class of the references, a column a label
-  accuracy: number; // %
+  counts: number[][]; // One row per class of the references, one column per label.
+  accuracy: number; // In percent.
 }
 
+/** What a run scores on some rows. */
 export interface Evaluation {
-  side: string; // "test", "dev", or the name of a file
+  side: string; // Name of a part, "test" or "dev", or of a file.
   rows: number;
   references: number;
-  headline: string; // name of the metric
-  scores: Score[]; // the headline first
+  headline: string; // Name of the headline metric.
+  scores: Score[]; // The headline metric first.
   by_length: LengthScore[];
   length_unit: string;
   confusion: Confusion | null;
 }
 
-/** How many attention maps there are: layers × heads; 0 × 0 where there are none. */
+/** The number of attention maps: layers × heads, both 0 if there are none. */
 export interface Maps {
   layers: number;
   heads: number;
 }
 
+/** A run, as far as its folder describes it. */
 export interface Run {
   id: string;
   name: string;
   folder: string;
   preset: string;
-  is_language_model: boolean; // has no source: its inputs are prompts
+  is_language_model: boolean; // Whether the run has no source, so that its inputs are prompts.
   sources: Source[];
   decoder: string;
-  target_tokens: string; // kind of tokeniser
-  vocabulary: number; // target tokens
-  parameters: number | null; // None while the model is not loaded
-  metric: string; // name of the headline metric, or "auto"
+  target_tokens: string; // Kind of the target's tokenizer.
+  vocabulary: number; // Number of target tokens.
+  parameters: number | null; // Number of parameters, or None while the model is not loaded.
+  metric: string; // Name of the headline metric, or "auto".
   search: Search;
-  ready: boolean; // has weights: can be asked for predictions
+  ready: boolean; // Whether the run has weights and can predict.
   evaluation: Evaluation | null;
-  train_files: string[]; // that are still there
-  test_files: string[]; // that are still there
+  train_files: string[]; // Training files that still exist.
+  test_files: string[]; // Test files that still exist, or dev files if the run has no test files.
 }
 
+/** Training started, or was resumed. */
 export interface Started {
-  update: number; // > 0: went on where it had stopped
+  update: number; // Updates done before; above 0 where training was resumed.
   last_update: number;
-  batches: number; // in an epoch
+  batches: number; // Batches of an epoch.
 }
 
+/** The latest updates of the training. */
 export interface Stepped {
   update: number;
   epoch: number;
-  loss: number | null; // per target token, smoothing included; None: not a number
+  loss: number | null; // Per target token, label smoothing included; None if it is not finite.
   learning_rate: number;
   gradient_norm: number | null;
   tokens_per_second: number;
   seconds: number;
-  gold_share: number;
+  gold_share: number; // Share of decoder inputs that were gold tokens, with scheduled sampling.
 }
 
+/** A validation on the dev rows. */
 export interface Validated {
   update: number;
   epoch: number;
-  loss: number | null; // per target token
-  score: number | null; // higher is better: negated where lower is better
-  metric: string; // label of the metric
+  loss: number | null; // Per target token; None if it is not finite.
+  score: number | null; // Higher is better: metrics for which lower is better are negated.
+  metric: string; // Label of the metric.
   best: boolean;
   seconds: number;
-  details: Record<string, number | null>; // by name of the metric, as it is
+  details: Record<string, number | null>; // Values by name of the metric, not negated.
 }
 
+/** The end of the training. */
 export interface Stopped {
   update: number;
   reason: string;
@@ -119,31 +127,34 @@ export interface Stopped {
   seconds: number;
 }
 
-/** Events since an offset. Ask again with ``after=offset`` for what came since. */
+/** The events since an offset. A request with ``after=offset`` gives those that came later. */
 export interface Training {
   run: string;
-  offset: number; // bytes of metrics.jsonl read so far
-  restarted: boolean; // the file is not the one read before: forget what was read, this is all of it
+  offset: number; // Bytes of metrics.jsonl that were read so far.
+  restarted: boolean; // Whether the file is a new one: these are all events, the earlier ones are void.
   started: Started[];
   stepped: Stepped[];
   validated: Validated[];
-  stopped: Stopped | null; // the last event, if training has ended
+  stopped: Stopped | null; // The last event, if training has ended.
 }
 
+/** A row with a problem. */
 export interface Place {
   file: string;
   line: number;
   reason: string;
 }
 
+/** All rows with the same problem. */
 export interface Finding {
   category: string;
   title: string;
-  fate: string; // what became of the rows
+  fate: string; // What was done with the rows.
   count: number;
   places: Place[];
 }
 
+/** The distribution of the lengths of texts. */
 export interface Lengths {
   minimum: number;
   median: number;
@@ -152,18 +163,19 @@ export interface Lengths {
   maximum: number;
 }
 
-/** One side of the usable rows, where it is text. */
+/** Statistics of a side of the usable rows that is text. */
 export interface SideStatistics {
-  side: string; // name of a source, or "target"
+  side: string; // Name of a source, or "target".
   characters: Lengths;
   words: Lengths;
   distinct_characters: number;
   distinct_words: number;
-  words_once: number;
+  words_once: number; // Words that occur once.
 }
 
+/** The audit of the files of one part of the data. */
 export interface FileAudit {
-  part: string; // "train", "dev", "test"
+  part: string; // Name of the part: "train", "dev" or "test".
   files: string[];
   format: string;
   summary: string;
@@ -177,153 +189,163 @@ export interface FileAudit {
   statistics: SideStatistics[];
 }
 
-/** Rows of a held-out part whose source stands in the training data too. */
+/** Rows of a held-out part whose source is in the training data too. */
 export interface SharedRows {
   part: string;
   rows: number;
   total: number;
-  pairs: number; // with the same target
+  pairs: number; // Rows whose target is the same as well.
 }
 
+/** The audit of a run's data. */
 export interface Audit {
   run: string;
-  train: number; // rows
-  dev: number;
-  test: number;
-  held_out: string; // a sentence, or ""
+  train: number; // Number of rows.
+  dev: number; // Number of rows.
+  test: number; // Number of rows.
+  held_out: string; // How dev and test rows were chosen, in a sentence, or "".
   files: FileAudit[];
   overlap: SharedRows[];
 }
 
+/** One setting of a recipe. */
 export interface Setting {
-  path: string; // "decoder.width"
-  value: string; // as JSON
+  path: string; // Such as "decoder.width".
+  value: string; // As JSON.
 }
 
+/** All settings of a run. */
 export interface Settings {
   run: string;
   settings: Setting[];
 }
 
-/** ``maps`` matrices of rows × columns behind each other, row by row: weights from 0 to 1.
+/** Matrices of weights from 0 to 1, one after the other, row by row.
 
-``data`` is base64 of little-endian unsigned integers; a weight is integer / 65535 (uint16) or / 255 (uint8). */
+``data`` is base64 of little-endian unsigned integers; a weight is integer / 65535 (uint16) or /
+255 (uint8). */
 export interface Matrix {
-  maps: number;
+  maps: number; // Number of matrices.
   rows: number;
   columns: number;
   encoding: "uint16" | "uint8";
   data: string;
 }
 
-/** What a source that is a file looks or sounds like. */
+/** A source that is a file, to draw attention over. */
 export interface Media {
-  url: string; // /api/uploads/…, or a data: address in one-file pages; "" where it is left out
-  width: number | null; // of a picture, in pixels as the model sees it
-  height: number | null;
-  reach: [number, number] | null; // of a picture: the regions reach over so many of its heights and widths (≥ 1)
-  seconds: number | null; // of sound
-  spectrogram: Matrix | null;
+  url: string; // /api/uploads/…, or a data URL in one-file pages; "" if the file is left out.
+  width: number | null; // Of a picture: pixels, as the model sees it.
+  height: number | null; // Of a picture: pixels, as the model sees it.
+  reach: [number, number] | null; // Of a picture: height and width that the regions cover, as multiples (≥ 1) of its own.
+  seconds: number | null; // Of sound: its duration.
+  spectrogram: Matrix | null; // Of sound: rows are frames in their order, columns are mel bands from low to high.
 }
 
-/** Which positions of the source axis belong to which source: from ``begin`` to before ``end``. */
+/** The positions of one source along the axis of attention: ``begin`` to before ``end``. */
 export interface Axis {
   name: string;
   kind: string;
   begin: number;
   end: number;
   labels: string[];
-  grid: [number, number] | null; // of a picture: rows and columns of regions; positions go row by row
-  seconds: number | null; // of sound: how long a position lasts
+  grid: [number, number] | null; // Of a picture: rows and columns of regions; positions go row by row.
+  seconds: number | null; // Of sound: the duration of a position.
   media: Media | null;
 }
 
+/** A token that could have been chosen. */
 export interface Alternative {
   id: number;
-  text: string; // the token, made visible
+  text: string; // The token, with invisible characters made visible.
   log_prob: number;
 }
 
+/** A token of an output. */
 export interface Token {
   id: number;
-  text: string; // the token, made visible
-  log_prob: number | null; // None: probability zero
-  entropy: number; // bits, of the distribution it was chosen from
-  rank: number; // in that distribution, from 1
-  alternatives: Alternative[]; // the likeliest, best first; the token itself is among them if it is likely enough
-  forced: boolean; // given, not chosen
+  text: string; // The token, with invisible characters made visible.
+  log_prob: number | null; // None if the probability is zero.
+  entropy: number; // Bits of the distribution that the token was chosen from.
+  rank: number; // Rank in that distribution, from 1.
+  alternatives: Alternative[]; // The likeliest tokens, best first; the token itself may be one of them.
+  forced: boolean; // Whether the token was given, not chosen.
 }
 
+/** One output for an input. */
 export interface Output {
   text: string;
-  score: number; // what the search ranked by
+  score: number; // What the search ranked by.
   log_prob: number;
-  finished: boolean; // False: cut off at the length limit
-  tokens: Token[]; // the end symbol included if it was produced
-  attention: Matrix | null; // one map: the mean over layers and heads; rows are tokens, columns the source axis
+  finished: boolean; // False if the output was cut off at the length limit.
+  tokens: Token[]; // With the end symbol if it was produced.
+  attention: Matrix | null; // The mean over layers and heads, one map: rows are tokens, columns the source axis.
 }
 
-/** The output that was wanted, and why it was not what was found. */
+/** The expected output, and why the search did not find it. */
 export interface Reference {
   text: string;
-  log_prob: number | null; // None: probability zero
-  score: number | null; // as the search would have ranked it
+  log_prob: number | null; // None if the probability is zero.
+  score: number | null; // What the search would have ranked it by.
   verdict: "found" | "search error" | "model error";
-  sentence: string; // the verdict in words
-  lost_at: number | null; // the step (from 0) at which it fell out of the beam
-  margin: number | null; // by how much of summed log-probability, there
+  sentence: string; // The verdict in words.
+  lost_at: number | null; // The step, from 0, at which it fell out of the beam.
+  margin: number | null; // How far its summed log-probability was below the beam at that step.
   tokens: Token[];
 }
 
+/** The outputs for an input. */
 export interface Prediction {
   run: string;
-  input: Record<string, string>; // by name of source; a prompt stands under "source"
-  outputs: Output[]; // best first
+  input: Record<string, string>; // By source; a prompt is under "source".
+  outputs: Output[]; // Best first.
   axes: Axis[];
   cross: Maps;
   encoder: Maps;
   decoder: Maps;
   search: Search;
   reference: Reference | null;
-  unknown: Record<string, string[]>; // by name of source: its tokens that the run does not know
-  seconds: number; // of the search
+  unknown: Record<string, string[]>; // Words with unknown tokens, by source.
+  seconds: number; // Duration of the search.
 }
 
-/** All maps of one hypothesis. Rows look at columns. */
+/** All attention maps of one output. Rows attend to columns. */
 export interface Attention {
   which: "cross" | "encoder" | "decoder";
   rows: string[];
   columns: string[];
   layers: number;
   heads: number;
-  average: Matrix; // one map
-  maps: Matrix | null; // layers × heads maps, layer by layer; None where they were too many for a one-file page
+  average: Matrix; // One map.
+  maps: Matrix | null; // layers × heads maps, layer by layer; None if a one-file page had no room for them.
 }
 
 /** A candidate of the search. */
 export interface Node {
-  id: number; // in the whole tree
-  parent: number | null; // id; None at the first step
+  id: number; // Unique in the tree.
+  parent: number | null; // Id of the candidate before it; None at the first step.
   token: number;
   text: string;
-  log_prob: number; // of this token
-  total: number; // summed over the path
-  score: number; // the total after length normalisation
+  log_prob: number; // Of this token.
+  total: number; // Sum of the log-probabilities of its path.
+  score: number; // The total after length normalisation.
   fate: "pruned" | "kept" | "finished" | "cut";
-  margin: number | null; // of what was pruned: how far its total was below the worst that was taken
-  outputs: number[]; // which outputs pass here, counted from 0
-  reference: boolean; // does the reference pass here?
+  margin: number | null; // Of a pruned candidate: how far its total was below the lowest that was taken.
+  outputs: number[]; // The outputs whose path goes through it, counted from 0.
+  reference: boolean; // Whether the path of the reference goes through it.
 }
 
+/** All candidates of a search, step by step. */
 export interface Tree {
   run: string;
-  steps: Node[][]; // best first
-  forced: number; // so many first steps had no choice
+  steps: Node[][]; // The candidates of each step, best first.
+  forced: number; // Number of first steps whose token was given.
   search: Search;
-  outputs: string[]; // texts
+  outputs: string[]; // The texts of the outputs.
   reference: Reference | null;
 }
 
+/** What a metric is called, and which way is better. */
 export interface MetricName {
   name: string;
   label: string;
@@ -331,53 +353,57 @@ export interface MetricName {
   unit: string;
 }
 
-/** A stretch of output and reference; where ``same`` is False either may be empty. */
+/** A part of an output and of its reference. Where ``same`` is false, either may be empty. */
 export interface Span {
   same: boolean;
   output: string;
   reference: string;
 }
 
+/** A distinct source with the output and all references. */
 export interface ErrorRow {
-  index: number; // from 0
-  line: number; // in its file
-  source: Record<string, string>; // by name
+  index: number; // From 0.
+  line: number; // In its file.
+  source: Record<string, string>; // By name.
   references: string[];
   output: string;
   correct: boolean;
-  values: Record<string, number>; // by metric, of this row alone
-  log_prob: number; // of the output
-  reference_log_prob: number | null; // of the first reference
-  source_length: number; // in tokens or positions
-  output_length: number; // in tokens
-  reference_length: number;
-  unknown: string[]; // tokens of a text source that the run does not know
-  rare: string[]; // … that it has seen fewer than ``Errors.rare_below`` times
-  spans: Span[]; // against the closest reference
+  values: Record<string, number>; // Metrics of this row alone, by name.
+  log_prob: number; // Of the output.
+  reference_log_prob: number | null; // Of the first reference; None if its probability is zero.
+  source_length: number; // In tokens or positions.
+  output_length: number; // In tokens.
+  reference_length: number; // In tokens.
+  unknown: string[]; // Words of a text source with unknown tokens.
+  rare: string[]; // Tokens of a text source that training saw fewer than ``Errors.rare_below`` times.
+  spans: Span[]; // Differences from the nearest reference.
 }
 
+/** The rows of a file, and the evaluation of all of them. */
 export interface Errors {
   run: string;
   file: string;
-  metrics: MetricName[]; // the headline first
+  metrics: MetricName[]; // The headline metric first.
   evaluation: Evaluation;
   rare_below: number;
   rows: ErrorRow[];
-  left_out: number; // rows that the evaluation counts but that are not listed
+  left_out: number; // Rows that are evaluated but not listed.
   seconds: number;
 }
 
+/** A metric of both runs, and the difference with its 95 % confidence interval. */
 export interface ComparedScore {
   metric: MetricName;
   a: Score;
   b: Score;
-  difference: number; // b - a
+  difference: number; // b - a.
   low: number;
   high: number;
-  p_value: number; // two-sided, by paired bootstrap
-  verdict: string; // in words
+  p_value: number; // Two-sided, by paired bootstrap.
+  verdict: string; // The result in words.
 }
 
+/** A row for which the outputs of the runs differ. */
 export interface ComparedRow {
   index: number;
   line: number;
@@ -387,27 +413,29 @@ export interface ComparedRow {
   b: string;
   a_value: number;
   b_value: number;
-  gain: number; // of b over a, by the row's metric; positive is better whichever way the metric goes
+  gain: number; // Of b over a by the row metric; positive is better, whichever way the metric goes.
   a_spans: Span[];
   b_spans: Span[];
 }
 
+/** A comparison of two runs, a and b. */
 export interface Comparison {
-  a: string; // run ids
-  b: string;
+  a: string; // Id of the run.
+  b: string; // Id of the run.
   a_name: string;
   b_name: string;
   file: string;
-  count: number; // rows compared
-  scores: ComparedScore[]; // the headline first
-  row_metric: MetricName; // what rows are compared by
-  wins: number; // rows where b is better
-  losses: number;
+  count: number; // Number of rows.
+  scores: ComparedScore[]; // The headline metric first.
+  row_metric: MetricName; // The metric that single rows are compared by.
+  wins: number; // Rows for which b is better.
+  losses: number; // Rows for which a is better.
   ties: number;
-  rows: ComparedRow[]; // those that differ, most first
-  left_out: number;
+  rows: ComparedRow[]; // Rows whose outputs differ, the largest gain or loss first.
+  left_out: number; // Rows whose outputs differ but that are not listed.
 }
 
+/** An example on the map. */
 export interface Point {
   x: number;
   y: number;
@@ -416,98 +444,107 @@ export interface Point {
   line: number;
 }
 
+/** Examples as points of a plane. */
 export interface RepresentationMap {
   run: string;
   file: string;
-  representation: string; // what of the source is drawn, in words
+  representation: string; // What the vectors of the sources are, in words.
   layout: "pca" | "umap";
-  explained: [number, number] | null; // share of the variance along x and y; None where the axes mean nothing
+  explained: [number, number] | null; // Share of the variance along x and y; None if the axes have no meaning.
   points: Point[];
 }
 
+/** An example that is similar to an input. */
 export interface Neighbour {
-  index: number | null; // among the points of the map, if it is drawn
-  similarity: number; // cosine
+  index: number | null; // Among the points of the map; None if it is not one of them.
+  similarity: number; // Cosine.
   source: Record<string, string>;
   target: string;
   line: number;
 }
 
+/** The examples that are most similar to an input. */
 export interface Neighbours {
-  x: number; // where the input lies on the map
-  y: number;
-  examples: number; // how many were searched
-  neighbours: Neighbour[]; // nearest first
+  x: number; // Where the input lies on the map.
+  y: number; // Where the input lies on the map.
+  examples: number; // Number of examples that were searched.
+  neighbours: Neighbour[]; // Nearest first.
 }
 
+/** A file that was uploaded. */
 export interface Upload {
-  id: string; // give it as an input, or as a file
+  id: string; // To be given as an input, or as a file.
   name: string;
-  kind: string; // "image", "speech", "features", or "table"
-  size: number; // bytes
+  kind: string; // Kind of the file: "image", "speech", "features" or "table".
+  size: number; // In bytes.
   url: string;
 }
 
-/** ``input`` is a text, or one by name of source; of a source that is a file, the id of an upload. */
+/** A request for the outputs of an input. */
 export interface PredictRequest {
-  input: string | Record<string, string>;
+  input: string | Record<string, string>; // A text, or several by source; for a source that is a file, the id of an upload.
   beam?: number | null;
   n_best?: number | null;
   normalize?: "none" | "average" | "gnmt" | null;
   max_length?: number | null;
-  prefix?: string | null; // text that every output must begin with …
-  prefix_tokens?: number[] | null; // … or tokens: those before a clicked alternative, and the alternative
-  forbidden?: string[]; // words never to be written
+  prefix?: string | null; // A text that every output has to begin with.
+  prefix_tokens?: number[] | null; // The same as tokens: those before an alternative that was clicked, and the alternative.
+  forbidden?: string[]; // Texts that no output may contain.
   reference?: string | null;
-  alternatives?: number; // a step
+  alternatives?: number; // Number of alternatives at each step.
 }
 
+/** A request for the attention maps of an output. */
 export interface AttentionRequest {
   input: string | Record<string, string>;
-  tokens: number[]; // of the hypothesis: ids of Output.tokens
+  tokens: number[]; // Ids of the tokens of the output.
   which?: "cross" | "encoder" | "decoder";
 }
 
-/** ``file`` is a path on this machine, the id of an upload, or None: the run's own test rows (else its dev rows). */
+/** A request for the outputs of the rows of a file. */
 export interface FileRequest {
-  file?: string | null;
+  file?: string | null; // A path on this machine or the id of an upload. None: the run's own test rows, or else its dev rows.
   beam?: number | null;
-  limit?: number; // rows listed; all are measured
+  limit?: number; // Most rows that are listed; all are evaluated.
 }
 
+/** A request for a comparison of two runs. */
 export interface CompareRequest {
-  a: string; // run ids
-  b: string;
-  file?: string | null; // None: the test rows of ``a``
+  a: string; // Id of the run.
+  b: string; // Id of the run.
+  file?: string | null; // As in FileRequest. None: the test rows of ``a``.
   beam?: number | null;
-  limit?: number; // rows listed
+  limit?: number; // Most rows that are listed.
 }
 
+/** A request for the map of a file's sources. */
 export interface MapRequest {
-  file?: string | null; // None: the training file, if it is still there
-  n?: number; // points drawn
+  file?: string | null; // As in FileRequest. None: the training rows, if their file still exists.
+  n?: number; // Number of points.
   layout?: "pca" | "umap";
 }
 
+/** A request for the examples of a map that are most similar to an input. */
 export interface NeighboursRequest {
   input: string | Record<string, string>;
-  file?: string | null;
-  n?: number; // as the map was asked for
-  layout?: "pca" | "umap"; // likewise
-  count?: number;
+  file?: string | null; // The same as for the map.
+  n?: number; // The same as for the map.
+  layout?: "pca" | "umap"; // The same as for the map.
+  count?: number; // Number of neighbours.
 }
 
+/** Everything that a page shows of one input. */
 export interface Inspected {
   prediction: Prediction;
-  attention: Attention[]; // of the best output
+  attention: Attention[]; // Of the best output.
   tree: Tree | null;
 }
 
-/** ``window.__DATA__`` of a one-file page. What is None or empty has no view. */
+/** ``window.__DATA__`` of a one-file page. A field that is None or empty has no view. */
 export interface Page {
   kind: "inspect" | "report";
   title: string;
-  version: string; // of Dragoman
+  version: string; // Of Dragoman.
   run: Run;
   inspected: Inspected[];
   training: Training | null;

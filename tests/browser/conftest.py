@@ -71,7 +71,7 @@ class Studio:
 
 @contextmanager
 def running(environment: dict[str, str], *runs: Path) -> Iterator[Studio]:
-    command = [sys.executable, "-m", "dragoman.cli", "studio", *map(str, runs), "--no-browser", "--port", "0"]
+    command = [sys.executable, "-m", "dragoman", "studio", *map(str, runs), "--no-browser", "--port", "0"]
     environment = {**environment, "NUMBA_DISABLE_JIT": "1"}  # of UMAP: compiling takes longer than a few points
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
@@ -91,7 +91,7 @@ def running(environment: dict[str, str], *runs: Path) -> Iterator[Studio]:
 
 @pytest.fixture(scope="session")
 def serves(environment: dict[str, str]) -> Callable[..., Any]:
-    """``with serves(folder) as studio``: a studio of its own."""
+    """Start a studio of its own, as a context manager."""
     return lambda *runs: running(environment, *runs)
 
 
@@ -142,7 +142,7 @@ def runs(browser: Browser, tmp_path_factory: pytest.TempPathFactory, tiny_run: A
     """By name: recurrent (tiny_run), a Transformer, one that reads pictures, one that hears."""
     from PIL import Image, ImageDraw
 
-    from dragoman.workflow import train
+    from dragoman.training.run import train
 
     place = tmp_path_factory.mktemp("browser")
     train(tiny_run.pairs, out=place / "transformer", settings=TRANSFORMER)

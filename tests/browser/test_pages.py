@@ -42,7 +42,7 @@ def test_an_inspected_input_has_all_its_views(alone: Any, runs: dict[str, Path],
     shown = float(alone.get_by_test_id("weight").inner_text())
     assert shown == pytest.approx(best.attention[0, 4, 0], abs=5e-3)  # a page keeps weights in a byte each
     alone.locator("#tab-tree").click()
-    assert alone.locator(".tree .node").count() > 10
+    alone.locator(".tree .node").nth(10).wait_for()
     alone.locator(".inspected-choice select").select_option("1")
     alone.locator("#tab-predict").click()
     assert alone.locator("h1").inner_text() == text
@@ -90,10 +90,11 @@ def test_no_number_of_a_curve_is_cut_off(alone: Any, runs: dict[str, Path], tmp_
 
 def test_48_heads_of_512_by_512_are_switched_at_once(alone: Any, runs: dict[str, Path], tmp_path: Path) -> None:
     from dragoman import load
-    from dragoman.studio import page, records
+    from dragoman.studio import bundle, page, records
+    from dragoman.studio.views.runs import describe_run
 
     system = load(runs["transformer"])
-    made = page.inspected(system, "abcde", records.PredictRequest(input="abcde"), "transformer")
+    made = page.describe_input(system, "abcde", records.PredictRequest(input="abcde"), "transformer")
     chance = np.random.default_rng(0)
     maps = chance.dirichlet(np.full(SIDE, 0.05), (LAYERS * HEADS, SIDE))
     maps /= maps.max()
@@ -112,13 +113,13 @@ def test_48_heads_of_512_by_512_are_switched_at_once(alone: Any, runs: dict[str,
         average=matrix(maps[:1]),
         maps=matrix(maps),
     )
-    whole = page.Page(
-        kind="inspect", title="large", version="0", run=page.history.run(runs["transformer"], "transformer"),
+    whole = records.Page(
+        kind="inspect", title="large", version="0", run=describe_run(runs["transformer"], "transformer"),
         inspected=[made.model_copy(update={"attention": [large]})],
         training=None, audit=None, settings=None, errors=None, map=None,
     )  # fmt: skip
     place = tmp_path / "large.html"
-    place.write_text(page.write(whole, most=10**9), encoding="utf-8")
+    place.write_text(bundle.write_html(whole, max_size=10**9), encoding="utf-8")
     alone.goto(place.as_uri())
     alone.locator("#tab-attention").click()
     alone.get_by_test_id("matrix").wait_for()

@@ -60,7 +60,7 @@ def test_a_curve_grows_while_a_run_trains(
     command = [
         sys.executable,
         "-m",
-        "dragoman.cli",
+        "dragoman",
         "train",
         str(pairs),
         "--out",

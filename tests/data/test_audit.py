@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.data.audit import CATEGORIES, Audit, fate
+from dragoman.data.audit.audit import CATEGORIES, Audit, fate
+from dragoman.data.audit.text_statistics import LengthStatistics, TextStatistics
 from dragoman.data.examples import Example, overlap, references, tidy
-from dragoman.data.reading import read
-from dragoman.data.statistics import Lengths, TextStatistics
+from dragoman.data.reading.read import read
 
 
 def rows(*pairs: tuple[str, str], file: str = "f") -> list[Example]:
@@ -105,7 +105,7 @@ def test_statistics_are_what_they_say(texts: list[str]) -> None:
 def test_histogram_is_by_powers_of_two() -> None:
     found = TextStatistics.of(["x" * length for length in range(1, 18)]).characters
     assert found.histogram == {1: 1, 2: 1, 4: 2, 8: 4, 16: 8, 32: 1}
-    assert TextStatistics.of([]).characters == Lengths(0, 0.0, 0.0, 0, 0, {})
+    assert TextStatistics.of([]).characters == LengthStatistics(0, 0.0, 0.0, 0, 0, {})
 
 
 def test_statistics_by_name_and_for_a_language_model() -> None:

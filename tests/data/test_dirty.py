@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.data import lines
 from dragoman.data.options import DataConfig
-from dragoman.data.reading import read
+from dragoman.data.reading import lines
+from dragoman.data.reading.read import read
 from dragoman.errors import UserError
 
 

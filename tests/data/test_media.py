@@ -17,14 +17,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from dragoman.cli import app
+from dragoman.cli.main import app
 from dragoman.data import media
 from dragoman.data.examples import overlap
-from dragoman.data.media import MediaError, audio, examine, features, images, probe, recognise, suffix_kind
+from dragoman.data.media import MediaError, examine, probe, recognise, suffix_kind
 from dragoman.data.options import DataConfig
-from dragoman.data.reading import read
-from dragoman.data.split import split
+from dragoman.data.reading.read import read
+from dragoman.data.splits import split
 from dragoman.errors import UserError
+from dragoman.modalities import _array_reader as features
+from dragoman.modalities import _audio_reader as audio
+from dragoman.modalities import _image_reader as images
 
 Image = pytest.importorskip("PIL.Image")
 ImageOps = pytest.importorskip("PIL.ImageOps")
@@ -364,7 +367,7 @@ NO_FIXTURE_CHECK = (HealthCheck.function_scoped_fixture,)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=NO_FIXTURE_CHECK)
-@given(kind=st.sampled_from(media.KINDS), mark=st.sampled_from(MARKS), rest=st.binary(max_size=200))
+@given(kind=st.sampled_from(list(media.file_kinds())), mark=st.sampled_from(MARKS), rest=st.binary(max_size=200))
 def test_any_bytes(tmp_path: Path, kind: str, mark: bytes, rest: bytes) -> None:
     (tmp_path / "a").write_bytes(mark + rest)
     tame(tmp_path / "a", kind)
@@ -388,7 +391,7 @@ def test_good_files_cut_or_damaged(tmp_path: Path, data: st.DataObject, name: st
 @settings(max_examples=60, deadline=None, suppress_health_check=NO_FIXTURE_CHECK)
 @given(name=st.text(max_size=30), place=st.sampled_from(["", ".npy#1:2", ".npy#x", ".npy#9999999999999999"]))
 def test_any_name(tmp_path: Path, name: str, place: str) -> None:
-    for kind in media.KINDS:
+    for kind in media.file_kinds():
         try:
             examine(media.resolve(name + place, str(tmp_path)), kind)
         except MediaError as error:

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from dragoman.data.audit import CATEGORIES, fate
+from dragoman.data.audit.audit import CATEGORIES, fate
 from dragoman.data.examples import tidy
 from dragoman.data.options import DataConfig
-from dragoman.data.reading import Corpus, read
+from dragoman.data.reading.read import Corpus, read
 from dragoman.errors import UserError
 
 PIECES = [
@@ -201,9 +201,11 @@ def test_settings_that_cannot_be_meant(settings_: dict[str, Any]) -> None:
         DataConfig(**settings_)
 
 
-def test_reading_needs_no_torch() -> None:
-    code = "import sys, dragoman.data.reading, dragoman.data.split; sys.exit('torch' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, check=False).returncode
-        == 0
+def test_reading_needs_no_torch(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "a.tsv").write_text("".join(f"{row}\t{row}\n" for row in range(20)))
+    code = (
+        "import sys; from dragoman.data.splits import split; from dragoman.data.reading.read import read\n"
+        "split(read(sys.argv[1]).examples); sys.exit('torch' in sys.modules)"
     )
+    arguments = [sys.executable, "-c", code, str(tmp_path / "a.tsv")]
+    assert subprocess.run(arguments, env=environment, check=False).returncode == 0

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.data.examples import Example, identity
-from dragoman.data.split import FEWEST, place, split
+from dragoman.data.splits import FEWEST, position, split
 from dragoman.errors import UserError
 
 
@@ -91,14 +91,14 @@ def test_seed_changes_the_split_and_places_are_stable() -> None:
     assert split(examples, seed="a") == split(examples, seed="a") != split(examples, seed="b")
     # A change here would move sources of existing runs from dev to train.
     digest = blake2b(b"8:dragoman4:word", digest_size=8).hexdigest()
-    assert place("word", "dragoman") == pytest.approx(int(digest, 16) / 2**64) == pytest.approx(0.4255313750659049)
+    assert position("word", "dragoman") == pytest.approx(int(digest, 16) / 2**64) == pytest.approx(0.4255313750659049)
 
 
 def test_several_sources_are_one_and_none_is_the_target() -> None:
     pairs = [Example({"b": str(i % 7), "a": str(i % 11)}, "x", i, "f") for i in range(154)]
     sides = [sources(side) for side in split(pairs, 0.2, 0.2)]
     assert sum(map(len, sides)) == 77
-    assert place(("ab", "c"), "") != place(("a", "bc"), "") != place("abc", "")
+    assert position(("ab", "c"), "") != position(("a", "bc"), "") != position("abc", "")
     texts = [Example({}, f"text {i % 50}", i, "f") for i in range(100)]
     assert [len(side) % 2 for side in split(texts)] == [0, 0, 0]
 

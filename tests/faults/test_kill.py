@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.training.checkpoint import read_progress
+from dragoman.training.checkpoints.checkpoint import read_progress
 
 KILLS = int(os.environ.get("DRAGOMAN_KILLS", "0"))
 
@@ -134,7 +134,7 @@ def victim(
             data = place / "text.txt"
             data.write_text(pairs.read_text(encoding="utf-8").replace("\t", "\n"), encoding="utf-8")
         options = ["--out", str(folder), *as_flags(chosen)]
-        return Victim([sys.executable, "-m", "dragoman.cli", "train", str(data), *options], environment, folder)
+        return Victim([sys.executable, "-m", "dragoman", "train", str(data), *options], environment, folder)
 
     return make
 

@@ -10,7 +10,7 @@ import torch
 from law_cases import close, make_attention, make_memory
 from torch import Tensor
 
-from dragoman.nn.scoring import ScoredAttention
+from dragoman.nn.blocks.scored_attention import ScoredAttention
 from dragoman.parts import kinds
 from dragoman.types import Memory
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.nn.layers import compact
+from dragoman.nn.padding import compact
 
 
 @settings(max_examples=50, deadline=None)

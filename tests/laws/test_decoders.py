@@ -10,12 +10,15 @@ import torch
 from law_cases import VOCABULARY, close, decoders, make_decoder, make_memory, make_padded, name, rows_of
 from torch import Tensor
 
-from dragoman.contracts import ReadingDecoder
+from dragoman.config import TooLong
+from dragoman.nn.contracts import ReadingDecoder
 from dragoman.parts import part
 from dragoman.types import Memory, Padded, State, map_tree
 
 every_decoder = pytest.mark.parametrize("case", list(decoders()), ids=name)
-endless_decoders = pytest.mark.parametrize("case", [c for c in decoders() if part("decoder", c[0]).endless], ids=name)
+bounded_decoders = pytest.mark.parametrize(
+    "case", [c for c in decoders() if part("decoder", c[0]).has_bounded_state], ids=name
+)
 READING = [case for case in decoders() if issubclass(part("decoder", case[0]), ReadingDecoder)]
 reading_decoders = pytest.mark.parametrize("case", READING, ids=name)
 LENGTH = 6
@@ -76,7 +79,7 @@ def test_causality(case) -> None:
 
 @every_decoder
 def test_reorder_permutes_the_carry_and_nothing_else(case) -> None:
-    """k rows a source: after reorder, every row goes on as the row it came from would have."""
+    """With k rows for each source, every row continues after a reorder as the row it came from would have."""
     memory = make_memory()
     decoder, k = make_decoder(case, memory), 3
     first, second = tokens(4 * k, 3), tokens(4 * k, 2, seed=11)
@@ -152,6 +155,8 @@ def test_asking_for_attention_changes_nothing(case) -> None:
     told = decoder(asked, decoder.start(memory, 4), need_attention=True)
     assert plain.attention is None
     assert torch.equal(plain.log_probs, told.log_probs)
+    assert decoder.maps == decoder.map_shape[0] * decoder.map_shape[1]
+    assert (told.attention is not None) == (decoder.maps > 0)
     if decoder.maps:
         assert told.attention.shape == (4, LENGTH, decoder.maps, memory.mask.shape[1])
         assert close(told.attention.sum(-1), torch.ones(4, LENGTH, decoder.maps))
@@ -249,8 +254,29 @@ def test_without_a_source_it_is_a_language_model(case) -> None:
     assert close(torch.cat(pieces, 1), whole)
 
 
-@endless_decoders
-def test_the_state_of_an_endless_language_model_does_not_grow(case) -> None:
+@every_decoder
+def test_what_is_too_long_is_refused_by_the_length_that_the_decoder_tells(case) -> None:
+    """``longest`` tokens can be read, in one call or several, and not one more."""
+    kind, settings = case
+    inner = settings.get("network", settings)
+    if inner.get("positions") == "learned" or kind == "conv":
+        small = {**inner, "max_positions": 5}
+        decoder = make_decoder((kind, {**settings, "network": small} if "network" in settings else small), None)
+    else:
+        decoder = make_decoder(case, None)
+    if decoder.longest is None:
+        decoder(tokens(2, 50), decoder.start(None, 2))
+        return
+    assert decoder.longest == 5
+    state = decoder(tokens(2, 3), decoder.start(None, 2)).state
+    state = decoder(tokens(2, 2), state).state
+    for begin, length in ((state, 1), (decoder.start(None, 2), 6)):
+        with pytest.raises(TooLong):
+            decoder(tokens(2, length), begin)
+
+
+@bounded_decoders
+def test_the_state_of_a_bounded_language_model_does_not_grow(case) -> None:
     decoder = make_decoder(case, None)
     few, many = (decoder(tokens(4, length), decoder.start(None, 4)).state for length in (2, 40))
     assert [x.shape for x in leaves(few.carry)] == [x.shape for x in leaves(many.carry)]

@@ -10,8 +10,8 @@ from test_decoders import tokens
 from dragoman.config import ConfigError
 from dragoman.nn.model import Model
 from dragoman.parts import kinds, part
-from dragoman.training.objective import check_attention, doubly_stochastic
-from dragoman.training.options import TrainingConfig
+from dragoman.recipe.training import TrainingConfig
+from dragoman.training.objective.loss import check_attention, doubly_stochastic
 
 WANTED = TrainingConfig(doubly_stochastic=1.0)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from law_cases import close, cut, encoders, make_encoder, make_source, name
+from law_cases import WIDTH, close, cut, encoders, make_encoder, make_source, name
 
+from dragoman.config import TooLong
 from dragoman.types import Padded
 
 every_encoder = pytest.mark.parametrize("case", list(encoders()), ids=name)
@@ -79,6 +80,29 @@ def test_so_many_states_as_the_stride_says_real_ones_first(case) -> None:
     sides = [torch.tensor(cut(source, row).mask.shape[1:]) for row in range(8)]
     wanted = torch.stack([((side + encoder.stride - 1) // encoder.stride).prod() for side in sides])
     assert torch.equal(mask, torch.arange(mask.shape[1]) < wanted[:, None])
+
+
+@pytest.mark.parametrize(
+    ("case", "longest"),
+    [
+        (("conv", {"positions": "learned", "max_positions": 8}), 8),
+        (("transformer", {"positions": "learned", "max_positions": 8}), 8),
+        (("subsampled", {"layers": 2, "inner": {"kind": "conv", "max_positions": 2}}), 8),
+        (("transformer", {}), None),
+        (("rnn", {}), None),
+    ],
+    ids=str,
+)
+def test_what_is_too_long_is_refused_by_the_length_that_the_encoder_tells(case, longest) -> None:
+    encoder = make_encoder(case)
+    assert encoder.longest == longest
+    for length in (8, 9):
+        source = Padded(torch.randn(2, length, WIDTH), torch.ones(2, length, dtype=torch.bool))
+        if longest is None or length <= longest:
+            encoder(source)
+        else:
+            with pytest.raises(TooLong):
+                encoder(source)
 
 
 @every_encoder

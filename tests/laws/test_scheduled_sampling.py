@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from dragoman.data.vocabulary import SPECIALS
 from dragoman.nn.model import Model
 from dragoman.parts import kinds, part
-from dragoman.training.objective import summed_loss
-from dragoman.training.sampling import mix
+from dragoman.training.objective.loss import summed_loss
+from dragoman.training.objective.sampling import sample_inputs
 from dragoman.types import Batch, Padded
 
 ROWS, LENGTH = 6, 9
@@ -80,7 +80,7 @@ def one_after_the_other(model: Model, batch: Batch, share: float) -> Tensor:
 def test_it_is_the_loop_over_time(case: tuple[str, dict[str, object]], share: float) -> None:
     model, batch = make_model(case), make_batch()
     torch.manual_seed(11)
-    mixed = mix(model, batch, share)
+    mixed = sample_inputs(model, batch, share)
     torch.manual_seed(11)
     with torch.no_grad():
         assert torch.equal(mixed.inputs, one_after_the_other(model, batch, share))
@@ -93,7 +93,7 @@ def test_what_it_may_change_and_what_not(case: tuple[str, dict[str, object]]) ->
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     model.encoders["source"].eval()  # a module that is out of training for reasons of its own
     modes = [module.training for module in model.modules()]
-    mixed = mix(model, batch, 0.0)
+    mixed = sample_inputs(model, batch, 0.0)
     assert mixed.targets is batch.targets and mixed.mask is batch.mask and mixed.sources is batch.sources
     assert torch.equal(mixed.inputs[:, 0], batch.inputs[:, 0])
     assert torch.equal(mixed.inputs[~batch.mask], batch.inputs[~batch.mask])
@@ -111,7 +111,7 @@ def test_each_token_has_its_own_coin() -> None:
     batch = make_batch()
     gold = replace(batch, inputs=torch.where(batch.inputs == 7, 8, batch.inputs), mask=torch.ones_like(batch.mask))
     torch.manual_seed(5)
-    own = torch.stack([mix(model, gold, 0.7).inputs[:, 1:] == 7 for _ in range(100)]).float()
+    own = torch.stack([sample_inputs(model, gold, 0.7).inputs[:, 1:] == 7 for _ in range(100)]).float()
     assert own.mean() == pytest.approx(0.3, abs=0.03)
     assert (own.mean((0, 1)) - 0.3).abs().max() < 0.1  # everywhere in the sequence
     pairs = own[:, :, 1:] * own[:, :, :-1]
@@ -120,4 +120,4 @@ def test_each_token_has_its_own_coin() -> None:
 
 def test_all_gold_draws_no_token() -> None:
     model, batch = make_model(("rnn", {})), make_batch()
-    assert mix(model, batch, 1.0) is batch
+    assert sample_inputs(model, batch, 1.0) is batch

@@ -19,7 +19,7 @@ from law_cases import (
 from test_decoders import LENGTH, tokens
 from torch import Tensor
 
-from dragoman.nn.positions import sinusoids
+from dragoman.nn.blocks.positions import sinusoids
 from dragoman.parts import part
 from dragoman.types import Padded
 
@@ -38,9 +38,11 @@ def test_of_the_encoder(case) -> None:
     kind, settings = case if "inner" not in case[1] else (case[1]["inner"]["kind"], case[1]["inner"])
     assert (told is not None) == (kind == "transformer")
     if told is None:
+        assert encoder.self_attention_shape == (0, 0)
         return
     batch, length = before.mask.shape
     assert told.shape == (batch, settings["layers"], settings["heads"], length, length)
+    assert encoder.self_attention_shape == told.shape[1:3]
     assert (told >= 0).all() and close(told.sum(-1), torch.ones(told.shape[:-1]))
     assert (told.masked_select(~before.mask[:, None, None, None]) == 0).all()
     alone = encoder.self_attention(Padded(source.data[1:2, :3], source.mask[1:2, :3]))
@@ -59,7 +61,9 @@ def test_of_the_decoder(case) -> None:
     if kind in ("rnn", "conv", "transformer"):
         assert (told is not None) == (kind == "transformer")
     if told is None:
+        assert decoder.self_attention_shape == (0, 0)
         return
+    assert decoder.self_attention_shape == told.shape[1:3]
     read = memory.mask.shape[1] if decoder.reads_source else 0  # positions of the source that stand before the tokens
     assert told.shape == (4, settings["layers"], settings["heads"], LENGTH, read + LENGTH)
     assert (told >= 0).all() and close(told.sum(-1), torch.ones(told.shape[:-1]))

@@ -16,7 +16,8 @@ import pytest
 
 from dragoman.config import merge
 from dragoman.data.examples import SOURCE, Example
-from dragoman.workflow import evaluate, train
+from dragoman.evaluation.evaluate import evaluate
+from dragoman.training.run import train
 
 TASKS: dict[str, Callable[[str], str]] = {"copy": lambda word: word, "reverse": lambda word: word[::-1]}
 HELD_OUT = 80

@@ -11,7 +11,9 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dragoman.search import Result, SearchConfig, search
+from dragoman.search.options import SearchConfig
+from dragoman.search.run import search
+from dragoman.search.trace import Result
 from dragoman.types import FINISHED, KEPT, Hypothesis, State, Step, Trace
 
 EOS = 0
@@ -97,7 +99,7 @@ def every_output(table: Tensor, limit: int, eos: int) -> list[tuple[tuple[int, .
 
 
 def normalized(total: float, length: int, config: SearchConfig) -> float:
-    divisor = {"none": 1.0, "average": length, "gnmt": ((5 + length) / 6) ** config.alpha}[config.normalize]
+    divisor: float = {"none": 1.0, "average": length, "gnmt": ((5 + length) / 6) ** config.alpha}[config.normalize]
     return total / divisor
 
 

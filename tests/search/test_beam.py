@@ -30,7 +30,9 @@ from torch import Tensor
 
 from dragoman.config import Section
 from dragoman.errors import UserError
-from dragoman.search import SearchConfig, force, search
+from dragoman.search.options import SearchConfig
+from dragoman.search.paths import force
+from dragoman.search.run import search
 from dragoman.types import FINISHED, PRUNED
 
 NORMALIZE: tuple[Literal["none", "average", "gnmt"], ...] = ("none", "average", "gnmt")

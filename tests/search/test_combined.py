@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from search_tables import EOS, SEEDS, TableDecoder, every_output, follow_path, nodes_of, simple
 from torch import Tensor
 
-from dragoman.search import Ensemble, Fusion, Renumbered, SearchConfig, force, search
+from dragoman.search.combined import Ensemble, Fusion, Renumbered
+from dragoman.search.options import SearchConfig
+from dragoman.search.paths import force
+from dragoman.search.run import search
 
 VOCABULARY, DEPTH = 4, 4
 SEARCHES: dict[str, dict[str, Any]] = {

@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from dragoman.search import CTCPrefix, SearchConfig, WithCTC, force, search, told_by
 from dragoman.search.combined import Combined
+from dragoman.search.ctc_prefix import CTCPrefix, WithCTC
+from dragoman.search.options import SearchConfig
+from dragoman.search.paths import force, rescore
+from dragoman.search.run import search
 from dragoman.types import Memory, State
 
 BLANK, UNK, BOS, EOS = range(4)
@@ -130,7 +133,7 @@ def test_a_search_heeds_both_and_reports_the_decoders_own() -> None:
     with torch.no_grad():
         joint = WithCTC(own, ctc, weight)
         found = search(joint, memory, 3, config, bos=BOS, eos=EOS, limits=[7] * 3)
-        told = told_by(own, memory, found, bos=BOS, eos=EOS, config=config)
+        told = rescore(own, memory, found, bos=BOS, eos=EOS, config=config)
         alone = search(own, memory, 3, config, bos=BOS, eos=EOS, limits=[7] * 3)
     step = Stubborn()(torch.zeros(1, 1, dtype=torch.long), State(1)).log_probs[0, 0]
     for row in range(3):

@@ -23,9 +23,9 @@ from search_tables import (
 from torch import Tensor
 
 from dragoman.errors import UserError
-from dragoman.search import SearchConfig, force
-from dragoman.search.paths import draw
-from dragoman.search.rules import no_repeated_ngram
+from dragoman.search.options import SearchConfig
+from dragoman.search.paths import draw, force
+from dragoman.search.rules import forbid_repeated_ngrams
 
 
 def chi_square(counts: np.ndarray, expected: np.ndarray) -> float:
@@ -143,7 +143,7 @@ def test_the_repeated_ngram_rule_forbids_exactly_the_repeats(tokens: list[int], 
     given_log_probs = torch.randn(2, 3).log_softmax(1)
     before = given_log_probs.clone()
     prefix = torch.tensor([tokens, tokens], dtype=torch.long).view(2, len(tokens))
-    allowed = no_repeated_ngram(size)(prefix, given_log_probs)
+    allowed = forbid_repeated_ngrams(size)(prefix, given_log_probs)
     runs = [tokens[i : i + size] for i in range(len(tokens) - size + 1)]
     for token in range(3):
         repeats = [*tokens, token][-size:] in runs
@@ -241,7 +241,7 @@ def test_forced_scoring_is_one_padded_call() -> None:
         np.testing.assert_allclose(output.log_probs, log_probs_of(table, target), atol=1e-6)
         assert output.score == pytest.approx(sum(output.log_probs))
         assert output.attention is None if not target else output.attention is not None
-    with pytest.raises(UserError, match="one target a source"):
+    with pytest.raises(UserError, match="one target per source"):
         force(decoder, tables, 4, targets[:2], bos=5)
 
 

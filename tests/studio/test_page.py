@@ -1,4 +1,4 @@
-"""One-file pages: all in one file under 2 MB, nothing fetched, text carried inertly; and the verbs that write them."""
+"""One-file pages are one file under 2 MB, load nothing, and contain any text safely."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.studio import page, records
-from dragoman.system import System
+from dragoman.inference.system import System
+from dragoman.studio import bundle, page, records
 
 SHELL = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8" /><title>Dragoman studio</title>
@@ -28,14 +28,14 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "index.html").write_text(SHELL, encoding="utf-8")
     (folder / "studio.js").write_text(r'const close = "</script>", group = /(\d)\1/; // \g<0>', encoding="utf-8")
     (folder / "studio.css").write_text('a::after { content: "</style>" }', encoding="utf-8")
-    monkeypatch.setattr(page.resources, "files", lambda _: folder.parent)
+    monkeypatch.setattr(bundle.resources, "files", lambda _: folder.parent)
     return folder
 
 
 def data_of(html: str) -> records.Page:
-    found = re.findall(r"<script>window\.__DATA__=(.*?)</script>", html, re.DOTALL)
-    assert len(found) == 1
-    return records.Page(**json.loads(found[0]))
+    matches = re.findall(r"<script>window\.__DATA__=(.*?)</script>", html, re.DOTALL)
+    assert len(matches) == 1
+    return records.Page(**json.loads(matches[0]))
 
 
 def check_alone(html: str) -> None:
@@ -50,10 +50,13 @@ def test_an_inspected_input_is_one_file(built: Path, tiny_run: Any, recurrent: S
     html = page.inspect_page(recurrent, tiny_run.folder, ["abcd", NASTY])
     check_alone(html)
     data = data_of(html)
-    assert data.kind == "inspect" and [one.prediction.input["source"] for one in data.inspected] == ["abcd", NASTY]
+    assert data.kind == "inspect" and [inspected.prediction.input["source"] for inspected in data.inspected] == [
+        "abcd",
+        NASTY,
+    ]
     first = data.inspected[0]
     assert first.prediction.outputs[0].text == recurrent("abcd") and first.tree is not None
-    assert [one.which for one in first.attention] == ["cross"]
+    assert [attention.which for attention in first.attention] == ["cross"]
     assert r"/(\d)\1/; // \g<0>" in html and "alert(1)" not in html.split("<script>window")[0].replace("&lt;", "<x")
 
 
@@ -65,21 +68,21 @@ def test_a_title_is_escaped(built: Path, tiny_run: Any, recurrent: System) -> No
 def test_what_does_not_fit_goes(built: Path, heads_folder: Path, heads: System) -> None:
     whole = page.inspect_page(heads, heads_folder, ["abcd"])
     data = data_of(whole)
-    assert [one.which for one in data.inspected[0].attention] == ["cross", "encoder", "decoder"]
-    assert all(one.maps is not None for one in data.inspected[0].attention)
-    less = page.write(data, most=len(whole.encode()) - 10)
-    assert all(one.maps is None and one.average.data for one in data_of(less).inspected[0].attention)
+    assert [attention.which for attention in data.inspected[0].attention] == ["cross", "encoder", "decoder"]
+    assert all(attention.maps is not None for attention in data.inspected[0].attention)
+    less = bundle.write_html(data, max_size=len(whole.encode()) - 10)
+    assert all(attention.maps is None and attention.average.data for attention in data_of(less).inspected[0].attention)
     assert data_of(less).inspected[0].tree is not None
-    least = data_of(page.write(data, most=1))
+    least = data_of(bundle.write_html(data, max_size=1))
     assert least.inspected[0].tree is None and least.inspected[0].prediction.outputs
 
 
-def test_a_report_tells_the_run(built: Path, tiny_run: Any, recurrent: System) -> None:
+def test_a_report_describes_the_run(built: Path, tiny_run: Any, recurrent: System) -> None:
     html = page.report_page(tiny_run.folder, recurrent)
     check_alone(html)
     data = data_of(html)
     assert data.training is not None and data.training.stepped and data.audit is not None
-    assert data.errors is not None and data.errors.rows and len(data.inspected) == page.SAMPLES
+    assert data.errors is not None and data.errors.rows and len(data.inspected) == page.REPORT_INPUTS
     assert data.run.evaluation is not None and data.inspected[0].prediction.reference is not None
     assert data_of(page.report_page(tiny_run.folder, recurrent, rows=2)).errors.file.startswith("the first 2 of")  # type: ignore[union-attr]
 
@@ -91,49 +94,49 @@ def test_long_curves_are_thinned_to_their_end() -> None:
     )  # fmt: skip
     steps = [step.model_copy(update={"update": number}) for number in range(1, 2002)]
     whole = records.Training(run="", offset=0, restarted=False, started=[], stepped=steps, validated=[], stopped=None)
-    thin = page._thin(whole).stepped
-    assert len(thin) <= page.STEPS and thin[-1].update == 2001
+    thin = page._thin_out(whole).stepped
+    assert len(thin) <= page.CURVE_POINTS and thin[-1].update == 2001
 
 
 def test_the_verbs_write_pages(
     built: Path, tiny_run: Any, call: Any, tmp_path: Path, heads_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = call("inspect", tiny_run.folder, "abcd", "hgf", "-o", tmp_path / "page.html")
-    assert made.code == 0 and "page:" in made.err
+    result = call("inspect", tiny_run.folder, "abcd", "hgf", "-o", tmp_path / "page.html")
+    assert result.code == 0 and "page:" in result.err
     assert len(data_of((tmp_path / "page.html").read_text(encoding="utf-8")).inspected) == 2
-    made = call("report", tiny_run.folder, "-o", tmp_path / "report.html")
-    assert made.code == 0
+    result = call("report", tiny_run.folder, "-o", tmp_path / "report.html")
+    assert result.code == 0
     check_alone((tmp_path / "report.html").read_text(encoding="utf-8"))
     for name in ("page.html", "report.html"):  # for others: nothing of where things lie here
         text = (tmp_path / name).read_text(encoding="utf-8")
-        assert not [one for one in (tiny_run.folder, tiny_run.pairs, tmp_path) if str(one.parent) in text]
-    made = call("inspect", tiny_run.folder, "abcd", "-o", tmp_path / "still.svg")
-    assert made.code == 0 and (tmp_path / "still.svg").read_text(encoding="utf-8").startswith("<svg")
-    made = call("inspect", tiny_run.folder, "abcd", "efg", "-o", tmp_path / "still.svg")
-    assert made.code == 2 and "one input" in made.err
+        assert not [path for path in (tiny_run.folder, tiny_run.pairs, tmp_path) if str(path.parent) in text]
+    result = call("inspect", tiny_run.folder, "abcd", "-o", tmp_path / "still.svg")
+    assert result.code == 0 and (tmp_path / "still.svg").read_text(encoding="utf-8").startswith("<svg")
+    result = call("inspect", tiny_run.folder, "abcd", "efg", "-o", tmp_path / "still.svg")
+    assert result.code == 2 and "one input" in result.err
 
 
 def test_compare_in_the_terminal(tiny_run: Any, heads_folder: Path, call: Any) -> None:
-    made = call("compare", tiny_run.folder, heads_folder, tiny_run.pairs)
-    text = made.out.decode()
-    assert made.code == 0 and "200 rows" in text and "where they differ most" in text and "B - A" in text
-    made = call("compare", tiny_run.folder, heads_folder, tiny_run.pairs, "--json")
-    found = records.Comparison(**json.loads(made.out))
-    assert (found.a, found.b, found.count) == ("run", "heads", 200)
+    result = call("compare", tiny_run.folder, heads_folder, tiny_run.pairs)
+    text = result.out.decode()
+    assert result.code == 0 and "200 rows" in text and "where they differ most" in text and "B - A" in text
+    result = call("compare", tiny_run.folder, heads_folder, tiny_run.pairs, "--json")
+    comparison = records.Comparison(**json.loads(result.out))
+    assert (comparison.a, comparison.b, comparison.count) == ("run", "heads", 200)
 
 
 def test_training_writes_a_report_where_the_page_is_built(
     built: Path, tmp_path: Path, pairs_file: Any, call: Any, tiny_settings: dict[str, Any], as_flags: Any
 ) -> None:
     settings = tiny_settings | {"training": tiny_settings["training"] | {"max_updates": 5}}
-    made = call("train", pairs_file(tmp_path / "pairs.tsv"), "--out", tmp_path / "run", *as_flags(settings))
-    assert made.code == 0 and b"report: " in made.out
+    result = call("train", pairs_file(tmp_path / "pairs.tsv"), "--out", tmp_path / "run", *as_flags(settings))
+    assert result.code == 0 and b"report: " in result.out
     assert data_of((tmp_path / "run" / "report.html").read_text(encoding="utf-8")).errors is not None
 
 
 def test_without_the_page_report_says_what_is_missing(
     tiny_run: Any, call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page.resources, "files", lambda _: tmp_path)
-    for made in (call("report", tiny_run.folder), call("inspect", tiny_run.folder, "ab", "-o", tmp_path / "x.html")):
-        assert made.code == 2 and "make studio" in made.err
+    monkeypatch.setattr(bundle.resources, "files", lambda _: tmp_path)
+    for result in (call("report", tiny_run.folder), call("inspect", tiny_run.folder, "ab", "-o", tmp_path / "x.html")):
+        assert result.code == 2 and "make studio" in result.err

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,11 @@ pytest.importorskip("httpx")
 import httpx
 
 from dragoman.errors import UserError
-from dragoman.studio import page, records, server, uploads
-from dragoman.studio.looking import look
-from dragoman.studio.matrices import weights
-from dragoman.studio.server import application
-from dragoman.system import System
+from dragoman.inference.system import System
+from dragoman.studio import bundle, records, server, uploads
+from dragoman.studio.inspection import inspect
+from dragoman.studio.server import create_application
+from dragoman.studio.views.matrices import unpack_weights
 
 HOME = "http://127.0.0.1:8400"
 
@@ -31,20 +30,21 @@ HOME = "http://127.0.0.1:8400"
 class Client:
     """One question at a time, straight to the application: no socket is opened."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, run_async: Callable[..., Any]) -> None:
         self.app = app
+        self.run_async = run_async
 
-    def get(self, path: str, **given: Any) -> httpx.Response:
-        return asyncio.run(self._ask("GET", path, given))
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self.run_async(self._ask("GET", path, options))
 
-    def post(self, path: str, **given: Any) -> httpx.Response:
-        return asyncio.run(self._ask("POST", path, given))
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        return self.run_async(self._ask("POST", path, options))
 
-    async def _ask(self, method: str, path: str, given: dict[str, Any]) -> httpx.Response:
-        if isinstance(given.get("content"), list):
-            given["content"] = _pieces(given["content"])
+    async def _ask(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
+        if isinstance(options.get("content"), list):
+            options["content"] = _pieces(options["content"])
         async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url=HOME, timeout=60) as client:
-            return await client.request(method, path, **given)
+            return await client.request(method, path, **options)
 
 
 async def _pieces(pieces: list[bytes]) -> AsyncIterator[bytes]:
@@ -53,14 +53,14 @@ async def _pieces(pieces: list[bytes]) -> AsyncIterator[bytes]:
 
 
 @pytest.fixture(scope="module")
-def client(tiny_run: Any, heads_folder: Path) -> Iterator[Client]:
-    app = application([tiny_run.folder, heads_folder], "cpu")
-    yield Client(app)
+def client(tiny_run: Any, heads_folder: Path, run_async: Callable[..., Any]) -> Iterator[Client]:
+    app = create_application([tiny_run.folder, heads_folder], "cpu")
+    yield Client(app, run_async)
     app.state.uploads.close()
 
 
 def test_runs_training_audit_settings(client: Client) -> None:
-    runs = [records.Run(**one) for one in client.get("/api/runs").json()]
+    runs = [records.Run(**run) for run in client.get("/api/runs").json()]
     assert [run.id for run in runs] == ["run", "heads"]
     first = records.Training(**client.get("/api/runs/run/training").json())
     assert first.stepped and not client.get(f"/api/runs/run/training?after={first.offset}").json()["stepped"]
@@ -69,19 +69,21 @@ def test_runs_training_audit_settings(client: Client) -> None:
 
 
 def test_predict_tree_and_attention_are_of_one_search(client: Client, recurrent: System) -> None:
-    asked = {"input": "abcd", "beam": 3, "n_best": 3, "reference": "dcba"}
-    made = records.Prediction(**client.post("/api/runs/run/predict", json=asked).json())
-    found = look(recurrent, "abcd", records.PredictRequest(**asked))
-    assert [one.text for one in made.outputs] == [one.text for one in found.prediction.outputs]
-    tree = records.Tree(**client.post("/api/runs/run/tree", json=asked).json())
+    request = {"input": "abcd", "beam": 3, "n_best": 3, "reference": "dcba"}
+    prediction = records.Prediction(**client.post("/api/runs/run/predict", json=request).json())
+    inspection = inspect(recurrent, "abcd", records.PredictRequest(**request))
+    assert [output.text for output in prediction.outputs] == [output.text for output in inspection.prediction.outputs]
+    tree = records.Tree(**client.post("/api/runs/run/tree", json=request).json())
     pruned = [(i, j) for i, step in enumerate(tree.steps) for j, node in enumerate(step) if node.fate == "pruned"]
     step, place = pruned[0]
-    np.testing.assert_allclose(tree.steps[step][place].total, found.result.trace.steps[step].total[place])
-    tokens = [token.id for token in made.outputs[1].tokens]
+    np.testing.assert_allclose(tree.steps[step][place].total, inspection.result.trace.steps[step].total[place])
+    tokens = [token.id for token in prediction.outputs[1].tokens]
     answer = client.post("/api/runs/run/attention", json={"input": "abcd", "tokens": tokens})
     shown = records.Attention(**answer.json())
-    assert shown.maps is not None and found.result.hypotheses[1].attention is not None
-    np.testing.assert_allclose(weights(shown.maps)[0], found.result.hypotheses[1].attention[:, 0], atol=1e-4)
+    assert shown.maps is not None and inspection.result.hypotheses[1].attention is not None
+    np.testing.assert_allclose(
+        unpack_weights(shown.maps)[0], inspection.result.hypotheses[1].attention[:, 0], atol=1e-4
+    )
 
 
 def test_tables_and_map(client: Client, tiny_run: Any) -> None:
@@ -153,22 +155,24 @@ def test_loopback_is_answered(client: Client, host: str) -> None:
 
 
 def test_uploads_are_kept_limited_and_given_back(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = records.Upload(**client.post("/api/upload?name=../../x.PNG", content=b"\x89PNG rest").json())
-    assert (taken.name, taken.kind, taken.size) == ("x.PNG", "image", 9)
-    back = client.get(taken.url)
+    upload = records.Upload(**client.post("/api/upload?name=../../x.PNG", content=b"\x89PNG rest").json())
+    assert (upload.name, upload.kind, upload.size) == ("x.PNG", "image", 9)
+    back = client.get(upload.url)
     assert back.content == b"\x89PNG rest" and back.headers["content-type"] == "image/png"
     assert client.post("/api/upload?name=a.svg", content=b"<svg/>").status_code == 400
     assert client.post("/api/upload?name=a.png", content=b"").status_code == 400
     assert client.get("/api/uploads/..%2f..%2fetc%2fpasswd").status_code == 404
-    too_much = client.post("/api/upload?name=a.png", headers={"content-length": str(server.LARGEST + 1)}, content=b"x")
+    too_much = client.post(
+        "/api/upload?name=a.png", headers={"content-length": str(server.MAX_FILE_SIZE + 1)}, content=b"x"
+    )
     endless = client.post("/api/upload?name=a.png", headers={"content-length": "9" * 5000}, content=b"x")
     assert endless.status_code == 413
     assert too_much.status_code == 413
-    monkeypatch.setattr(uploads, "LARGEST", 1000)
+    monkeypatch.setattr(uploads, "MAX_FILE_SIZE", 1000)
     assert client.post("/api/upload?name=a.png", content=b"x" * 1001).status_code == 413
-    monkeypatch.setattr(uploads, "TOGETHER", 10)
+    monkeypatch.setattr(uploads, "MAX_TOTAL_SIZE", 10)
     assert client.post("/api/upload?name=b.png", content=b"x" * 9).status_code == 200
-    assert client.get(taken.url).status_code == 404
+    assert client.get(upload.url).status_code == 404
 
 
 def test_a_question_without_a_length_or_too_long_is_refused(client: Client) -> None:
@@ -177,9 +181,9 @@ def test_a_question_without_a_length_or_too_long_is_refused(client: Client) -> N
 
 
 def test_an_uploaded_table_is_measured(client: Client) -> None:
-    taken = client.post("/api/upload?name=mine.tsv", content=b"abc\tcba\nabd\tdba\n").json()
-    found = records.Errors(**client.post("/api/runs/run/errors", json={"file": taken["id"]}).json())
-    assert found.file == "mine.tsv" and [row.line for row in found.rows] == [1, 2]
+    upload = client.post("/api/upload?name=mine.tsv", content=b"abc\tcba\nabd\tdba\n").json()
+    errors = records.Errors(**client.post("/api/runs/run/errors", json={"file": upload["id"]}).json())
+    assert errors.file == "mine.tsv" and [row.line for row in errors.rows] == [1, 2]
 
 
 def test_the_page_is_served_and_nothing_beside_it(
@@ -207,7 +211,7 @@ def test_no_request_leaves(client: Client, monkeypatch: pytest.MonkeyPatch) -> N
     assert client.post("/api/runs/run/map", json={"n": 10}).status_code == 200
 
 
-def test_a_port_in_use_is_told_or_avoided() -> None:
+def test_a_port_in_use_is_reported_or_avoided() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -220,7 +224,7 @@ def test_a_port_in_use_is_told_or_avoided() -> None:
 
 
 def test_a_studio_without_its_page_says_so(tiny_run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(page.resources, "files", lambda _: tmp_path)
+    monkeypatch.setattr(bundle.resources, "files", lambda _: tmp_path)
     with pytest.raises(UserError, match="make studio"):
         server.serve([tiny_run.folder], 0, False, "cpu", print)
 
@@ -231,7 +235,7 @@ def test_runs_of_the_same_name_are_told_apart(tiny_run: Any, tmp_path: Path) -> 
     assert list(Library([tiny_run.folder] * 3).entries) == ["run", "run-2", "run-3"]
     with pytest.raises(UserError, match="not the folder of a run"):
         Library([tiny_run.folder.parent])
-    numbered = [tmp_path / one for one in ("dates-2", "dates", "dates-old", "other/dates")]
+    numbered = [tmp_path / name for name in ("dates-2", "dates", "dates-old", "other/dates")]
     for folder in numbered:
         shutil.copytree(tiny_run.folder, folder)
     library = Library(numbered)

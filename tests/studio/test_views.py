@@ -1,129 +1,145 @@
-"""Views of a prediction: the numbers shown are the model's own, of the very hypothesis that is shown."""
+"""Views of a prediction show the model's own numbers for the hypothesis that is shown."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dragoman.errors import UserError
-from dragoman.studio import views
-from dragoman.studio.looking import look
-from dragoman.studio.matrices import matrix, weights
+from dragoman.inference.system import System
+from dragoman.studio import records
+from dragoman.studio.inspection import Inspection, inspect, read_input
 from dragoman.studio.records import PredictRequest
-from dragoman.system import System
+from dragoman.studio.views.attention import Which, describe_attention
+from dragoman.studio.views.matrices import pack_weights, unpack_weights
+from dragoman.studio.views.prediction import describe_prediction
+from dragoman.studio.views.tree import describe_tree
 from dragoman.types import PRUNED
 
 
-def asked(text: str = "abcd", **more: Any) -> PredictRequest:
+def make_request(text: str = "abcd", **more: Any) -> PredictRequest:
     return PredictRequest(input=text, **more)
+
+
+def predict(system: System, source: str, request: PredictRequest) -> tuple[records.Prediction, Inspection]:
+    inspection = inspect(system, source, request)
+    return describe_prediction(inspection, request), inspection
+
+
+def attend(system: System, source: str, tokens: Sequence[int], which: Which) -> records.Attention:
+    session = system.session()
+    return describe_attention(session, read_input(session, source), tokens, which)
 
 
 def test_a_block_of_weights_comes_back_as_it_was() -> None:
     block = np.random.default_rng(0).random((3, 4, 5))
-    fine, coarse = matrix(block), matrix(block, most=10)
+    fine, coarse = pack_weights(block), pack_weights(block, max_fine_cells=10)
     assert (fine.encoding, coarse.encoding) == ("uint16", "uint8")
-    np.testing.assert_allclose(weights(fine), block, atol=1e-5)
-    np.testing.assert_allclose(weights(coarse), block, atol=2.1e-3)
-    assert weights(matrix(block[0])).shape == (1, 4, 5)
-    spread = matrix(np.full((48, 512, 512), 1 / 512, np.float32))
+    np.testing.assert_allclose(unpack_weights(fine), block, atol=1e-5)
+    np.testing.assert_allclose(unpack_weights(coarse), block, atol=2.1e-3)
+    assert unpack_weights(pack_weights(block[0])).shape == (1, 4, 5)
+    spread = pack_weights(np.full((48, 512, 512), 1 / 512, np.float32))
     assert spread.encoding == "uint16" and len(spread.data) < 34_000_000
-    np.testing.assert_allclose(weights(spread)[0, 0], 1 / 512, rtol=0.01)
-    assert weights(matrix(np.array([[-0.1, 0.0, 1.0, 1.2]])))[0, 0].tolist() == [0, 0, 1, 1]
+    np.testing.assert_allclose(unpack_weights(spread)[0, 0], 1 / 512, rtol=0.01)
+    assert unpack_weights(pack_weights(np.array([[-0.1, 0.0, 1.0, 1.2]])))[0, 0].tolist() == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("which", ["recurrent", "heads"])
-def test_a_prediction_tells_what_the_system_tells(which: str, request: pytest.FixtureRequest) -> None:
+def test_a_view_has_what_the_system_predicts(which: str, request: pytest.FixtureRequest) -> None:
     system: System = request.getfixturevalue(which)
-    made, _ = views.predict(system, "abcd", asked(n_best=3))
+    prediction, _ = predict(system, "abcd", make_request(n_best=3))
     known = system.predict(["abcd"], n_best=3)[0]
-    assert [one.text for one in made.outputs] == [one.text for one in known.outputs]
-    assert [axis.labels for axis in made.axes] == [list(known.labels)]
-    for output, other in zip(made.outputs, known.outputs, strict=True):
+    assert [output.text for output in prediction.outputs] == [output.text for output in known.outputs]
+    assert [axis.labels for axis in prediction.axes] == [list(known.labels)]
+    for output, other in zip(prediction.outputs, known.outputs, strict=True):
         assert [token.text for token in output.tokens] == list(other.tokens)
         np.testing.assert_allclose([token.log_prob for token in output.tokens], other.log_probs, atol=1e-4)
         assert output.score == other.score
         for token in output.tokens:
-            best = [one.log_prob for one in token.alternatives]
+            best = [other.log_prob for other in token.alternatives]
             assert best == sorted(best, reverse=True)
             assert 0 <= token.entropy <= math.log2(system.target.size) + 1e-4
             if token.rank <= len(best):
                 np.testing.assert_allclose(best[token.rank - 1], token.log_prob, atol=1e-5)
-                assert token.id in [one.id for one in token.alternatives]
+                assert token.id in [other.id for other in token.alternatives]
 
 
 @pytest.mark.parametrize("which", ["recurrent", "heads"])
 def test_attention_shown_is_that_of_the_returned_hypothesis(which: str, request: pytest.FixtureRequest) -> None:
     system: System = request.getfixturevalue(which)
-    made, found = views.predict(system, "abcdeb", asked("abcdeb", beam=4, n_best=4))
+    prediction, inspection = predict(system, "abcdeb", make_request("abcdeb", beam=4, n_best=4))
     differ = 0
-    for output, hypothesis in zip(made.outputs, found.result.hypotheses, strict=True):
+    for output, hypothesis in zip(prediction.outputs, inspection.result.hypotheses, strict=True):
         assert output.attention is not None and hypothesis.attention is not None
-        np.testing.assert_allclose(weights(output.attention)[0], hypothesis.attention.mean(1), atol=1e-4)
+        np.testing.assert_allclose(unpack_weights(output.attention)[0], hypothesis.attention.mean(1), atol=1e-4)
         tokens = [token.id for token in output.tokens]
         assert tokens == list(hypothesis.tokens)
-        every = views.attention(system, "abcdeb", tokens, "cross")
+        every = attend(system, "abcdeb", tokens, "cross")
         assert every.maps is not None
-        np.testing.assert_allclose(weights(every.maps), hypothesis.attention.transpose(1, 0, 2), atol=1e-4)
+        np.testing.assert_allclose(unpack_weights(every.maps), hypothesis.attention.transpose(1, 0, 2), atol=1e-4)
         assert every.layers * every.heads == every.maps.maps == system.model.decoder.maps
-        assert (every.rows, every.columns) == ([token.text for token in output.tokens], made.axes[0].labels)
-        first = found.result.hypotheses[0].attention
+        assert (every.rows, every.columns) == ([token.text for token in output.tokens], prediction.axes[0].labels)
+        first = inspection.result.hypotheses[0].attention
         assert first is not None
         differ += hypothesis.attention.shape != first.shape or not np.allclose(hypothesis.attention, first, atol=1e-3)
     assert differ  # had all the same attention, showing the wrong one would go unnoticed
 
 
-def test_self_attention_is_told_layer_by_layer(heads: System, recurrent: System) -> None:
-    tokens = look(heads, "abcd", asked()).result.best.tokens
+def test_self_attention_is_described_layer_by_layer(heads: System, recurrent: System) -> None:
+    tokens = inspect(heads, "abcd", make_request()).result.best.tokens
     known = heads.predict(["abcd"], maps=True)[0]
-    own = views.attention(heads, "abcd", tokens, "encoder")
-    back = views.attention(heads, "abcd", tokens, "decoder")
+    own = attend(heads, "abcd", tokens, "encoder")
+    back = attend(heads, "abcd", tokens, "decoder")
     assert (own.layers, own.heads, back.layers, back.heads) == (2, 2, 3, 2)
     assert own.maps is not None and back.maps is not None
     assert known.self_attention is not None and known.outputs[0].self_attention is not None
     size = len(own.rows)
-    np.testing.assert_allclose(weights(own.maps), known.self_attention.reshape(4, size, size), atol=1e-4)
+    np.testing.assert_allclose(unpack_weights(own.maps), known.self_attention.reshape(4, size, size), atol=1e-4)
     size = len(tokens)
-    np.testing.assert_allclose(weights(back.maps), known.outputs[0].self_attention.reshape(6, size, size), atol=1e-4)
+    np.testing.assert_allclose(
+        unpack_weights(back.maps), known.outputs[0].self_attention.reshape(6, size, size), atol=1e-4
+    )
     assert back.columns[0] == "<s>"
     with pytest.raises(UserError, match="no self-attention in its encoder"):
-        views.attention(recurrent, "abcd", tokens, "encoder")
+        attend(recurrent, "abcd", tokens, "encoder")
 
 
 def test_forcing_an_alternative_goes_on_from_there(recurrent: System) -> None:
-    made, _ = views.predict(recurrent, "abcd", asked())
-    tokens = made.outputs[0].tokens
-    other = next(one for one in tokens[1].alternatives if one.id > 3 and one.id != tokens[1].id)
+    prediction, _ = predict(recurrent, "abcd", make_request())
+    tokens = prediction.outputs[0].tokens
+    other = next(other for other in tokens[1].alternatives if other.id > 3 and other.id != tokens[1].id)
     prefix = [tokens[0].id, other.id]
-    again, found = views.predict(recurrent, "abcd", asked(prefix_tokens=prefix))
+    again, inspection = predict(recurrent, "abcd", make_request(prefix_tokens=prefix))
     assert [token.id for token in again.outputs[0].tokens[:2]] == prefix
     assert [token.forced for token in again.outputs[0].tokens[:3]] == [True, True, False]
     np.testing.assert_allclose(again.outputs[0].tokens[1].log_prob, other.log_prob, atol=1e-5)
-    shown = views.tree(found, asked(prefix_tokens=prefix))
+    shown = describe_tree(inspection, make_request(prefix_tokens=prefix))
     assert shown.forced == 2 and [len(step) for step in shown.steps[:2]] == [1, 1]
-    by_text, _ = views.predict(recurrent, "abcd", asked(prefix=recurrent.target.decode(prefix)))
+    by_text, _ = predict(recurrent, "abcd", make_request(prefix=recurrent.target.decode(prefix)))
     assert by_text.outputs[0].text == again.outputs[0].text
 
 
 def test_a_banned_word_is_not_written(recurrent: System) -> None:
-    plain, _ = views.predict(recurrent, "abcd", asked())
+    plain, _ = predict(recurrent, "abcd", make_request())
     text = plain.outputs[0].text
-    without, _ = views.predict(recurrent, "abcd", asked(forbidden=[text[0]], n_best=3))
+    without, _ = predict(recurrent, "abcd", make_request(forbidden=[text[0]], n_best=3))
     assert all(text[0] not in output.text for output in without.outputs)
     assert len(text) > 1
     pair = text[:2]
-    without, _ = views.predict(recurrent, "abcd", asked(forbidden=[pair], n_best=3))
+    without, _ = predict(recurrent, "abcd", make_request(forbidden=[pair], n_best=3))
     assert all(pair not in output.text for output in without.outputs)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_tree_is_the_trace(recurrent: System, beam: int) -> None:
-    request = asked(beam=beam, n_best=beam)
-    found = look(recurrent, "abcd", request)
-    shown = views.tree(found, request)
-    steps = found.result.trace.steps
+    request = make_request(beam=beam, n_best=beam)
+    inspection = inspect(recurrent, "abcd", request)
+    shown = describe_tree(inspection, request)
+    steps = inspection.result.trace.steps
     assert len(shown.steps) == len(steps)
     every = {node.id: node for step in shown.steps for node in step}
     assert sorted(every) == list(range(len(every)))
@@ -140,19 +156,23 @@ def test_the_tree_is_the_trace(recurrent: System, beam: int) -> None:
             assert before + node.log_prob == pytest.approx(node.total, abs=1e-5)
             if node.parent is not None:
                 assert every[node.parent].fate == "kept"
-    for number, output in enumerate(found.result.hypotheses):
+    for number, output in enumerate(inspection.result.hypotheses):
         path = [node.token for step in shown.steps for node in step if number in node.outputs]
         assert path == list(output.tokens)
-    assert shown.outputs == [output.text for output in found.prediction.outputs]
+    assert shown.outputs == [output.text for output in inspection.prediction.outputs]
 
 
 def test_where_the_reference_was_lost(recurrent: System) -> None:
     best = recurrent("abcd")
-    made, _ = views.predict(recurrent, "abcd", asked(reference=best))
-    assert made.reference is not None and made.reference.verdict == "found" and made.reference.lost_at is None
-    request = asked(reference="hhhhhh", beam=2)
-    found = look(recurrent, "abcd", request)
-    shown = views.tree(found, request)
+    prediction, _ = predict(recurrent, "abcd", make_request(reference=best))
+    assert (
+        prediction.reference is not None
+        and prediction.reference.verdict == "found"
+        and prediction.reference.lost_at is None
+    )
+    request = make_request(reference="hhhhhh", beam=2)
+    inspection = inspect(recurrent, "abcd", request)
+    shown = describe_tree(inspection, request)
     assert shown.reference is not None and shown.reference.verdict == "model error"
     lost = shown.reference.lost_at
     assert lost is not None and "left the beam" in shown.reference.sentence
@@ -169,32 +189,32 @@ def test_a_search_error_is_told_from_a_model_error(recurrent: System) -> None:
     for text in ("abcd", "hgfe", "aabbcc", "dcbahg", "ghab", "fedcba", "ahbgcf", "ccddee"):
         greedy, wide = recurrent.predict([text], beam=1)[0], recurrent.predict([text], beam=40)[0]
         if wide.score > greedy.score + 1e-3:
-            made, _ = views.predict(recurrent, text, asked(text, beam=1, reference=wide.text))
-            assert made.reference is not None and made.reference.verdict == "search error"
-            assert made.reference.score == pytest.approx(wide.score, abs=1e-3)
+            prediction, _ = predict(recurrent, text, make_request(text, beam=1, reference=wide.text))
+            assert prediction.reference is not None and prediction.reference.verdict == "search error"
+            assert prediction.reference.score == pytest.approx(wide.score, abs=1e-3)
             return
     pytest.fail("greedy search found the best output of every input: give inputs where it does not")
 
 
-def test_mistakes_are_told_in_a_sentence(recurrent: System) -> None:
+def test_mistakes_are_reported_in_a_sentence(recurrent: System) -> None:
     for request, words in (
-        (asked(""), "empty input"),
-        (asked(prefix="a", prefix_tokens=[4]), "not both"),
-        (asked(prefix_tokens=[10_000]), "no token 10000"),
-        (asked(beam=2, n_best=3), "n_best = 3"),
+        (make_request(""), "empty input"),
+        (make_request(prefix="a", prefix_tokens=[4]), "not both"),
+        (make_request(prefix_tokens=[10_000]), "no token 10000"),
+        (make_request(beam=2, n_best=3), "n_best = 3"),
     ):
         with pytest.raises(UserError, match=words):
-            views.predict(recurrent, request.input, request)
+            predict(recurrent, request.input, request)
     with pytest.raises(UserError, match="vocabulary ends"):
-        views.attention(recurrent, "ab", [99_999], "cross")
+        attend(recurrent, "ab", [99_999], "cross")
 
 
 @pytest.mark.parametrize(
     "text", ["</script><b>x</b>", "שלום ab مرحبا", "👩‍👩‍👧 a🏳️‍🌈", "ab " * 1666, "\u202eab\u2028cd\x00"]
 )
-def test_any_text_is_carried_as_it_is(recurrent: System, text: str) -> None:
-    made, _ = views.predict(recurrent, text, asked(text, max_length=20))
-    again = type(made).model_validate_json(made.model_dump_json())
-    assert again == made
+def test_any_text_is_preserved(recurrent: System, text: str) -> None:
+    prediction, _ = predict(recurrent, text, make_request(text, max_length=20))
+    again = type(prediction).model_validate_json(prediction.model_dump_json())
+    assert again == prediction
     assert again.input["source"].strip() == " ".join(text.split("\n")).strip()
-    assert set(made.unknown) <= {"source"}
+    assert set(prediction.unknown) <= {"source"}

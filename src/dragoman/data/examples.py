@@ -1,19 +1,19 @@
-"""One example, and what can be said about many: which belong together, which stand on both sides of a split."""
+"""Examples: one row each, which of them have the same source, and which are on two sides."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from os.path import normpath
 from typing import Any, TypeAlias
 
-SOURCE = "source"  # the name of the usual single source
-TARGET = "target"  # the name of the target wherever sides are listed by name
+SOURCE = "source"  # the name of a single source
+TARGET = "target"  # the name of the target where sides are listed by name
 
 Identity: TypeAlias = "str | tuple[str, ...]"
 
-# What str.strip() strips, and the byte order mark, which is not white space to Unicode but is at the edge of a text.
+# What str.strip() strips, and the byte order mark, which is white space only at the edge of a text.
 _EDGES = "".join(map(chr, [*range(0x09, 0x0E), *range(0x1C, 0x21), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)])) + (
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
@@ -22,38 +22,42 @@ LINE_BREAK = re.compile("\r\n|\n|\r")
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One usable row. No source at all is a language model's row."""
+    """One usable row. A language model's row has no source."""
 
     sources: Mapping[str, str]  # by name, in the order of the config: a text, or the path of a file
     target: str
     line: int  # from 1, in its file
     file: str
-    written: Mapping[str, str] | None = None  # the sources as the row has them, where a path was made of one
+    written: Mapping[str, str] | None = None  # the sources as in the file, where some became paths
 
     @property
     def as_written(self) -> Mapping[str, str]:
-        """The sources as the row has them: the same wherever the files lie."""
+        """The sources as in the file: the same wherever the folder is."""
         return self.sources if self.written is None else self.written
 
 
 def tidy(text: str) -> str:
-    """A text as training sees it: line breaks become spaces, white space and byte order marks at the edges go.
+    """Return a text as training sees it: on one line, without white space around it.
 
-    Reading a file does this to every text and counts it; whatever is given to a trained model must pass through
-    here too, or the model meets texts of a kind it has never seen.
+    Line breaks become spaces; byte order marks at the edges are removed too. Reading a file does
+    this to every text and counts it. Inputs of a trained model must be tidied too, or the model
+    gets texts of a kind that it has never seen.
     """
     return LINE_BREAK.sub(" ", text).strip(_EDGES)
 
 
 def identity(example: Example, as_written: bool = False) -> Identity:
-    """What makes two examples the same input: their sources; without any, the target itself.
+    """Return what makes two examples the same input: their sources, or without any, the target.
 
-    Two rows mean the same file if its path is the same; ``as_written`` is what does not change with the folder.
+    Two rows name the same file if its path is the same. ``as_written``: use the path as in the row,
+    which does not depend on the folder.
     """
     sources = example.sources
     if as_written and example.written is not None:
-        given = example.written
-        sources = {name: given[name] if given[name] == raw else normpath(given[name]) for name, raw in sources.items()}
+        written = example.written
+        sources = {
+            name: written[name] if written[name] == raw else normpath(written[name]) for name, raw in sources.items()
+        }
     if len(sources) == 1:
         return next(iter(sources.values()))
     if not sources:
@@ -62,7 +66,7 @@ def identity(example: Example, as_written: bool = False) -> Identity:
 
 
 def references(examples: Iterable[Example]) -> list[tuple[Mapping[str, str], list[str]]]:
-    """Each distinct source once, in first-seen order, with its distinct targets in first-seen order."""
+    """Return each distinct source with its distinct targets, all in the order they first occur."""
     groups: dict[Identity, tuple[Mapping[str, str], dict[str, None]]] = {}
     for example in examples:
         _, targets = groups.setdefault(identity(example), (example.sources, {}))
@@ -72,7 +76,7 @@ def references(examples: Iterable[Example]) -> list[tuple[Mapping[str, str], lis
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """One source that stands in both files: where, and whether the target is the same too."""
+    """One source that is in both files: where, and whether the target is the same too."""
 
     train_file: str
     train_line: int
@@ -87,23 +91,28 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """How much of a held-out file was already seen in training. Nothing is dropped for it; scores flatter by it."""
+    """How much of a held-out file is in the training data too.
+
+    Nothing is dropped because of it, but scores are too good.
+    """
 
     rows: int  # rows of the held-out file whose source is in train
     total: int  # rows of the held-out file
     sources: int  # distinct such sources
-    pairs: int  # rows whose target was seen with that source as well
+    pairs: int  # rows whose target is in train with that source too
     shown: tuple[Shared, ...]  # the first of them
-    plain: bool = False  # rows without a source: a row is its text
+    plain: bool = False  # rows have no source
 
     def report(self) -> str:
+        """Return the overlap in sentences."""
         if self.plain and self.rows:
             head = (
                 f"{self.rows:,} of {self.total:,} held-out lines ({self.rows / self.total:.1%}) stand in the training "
                 "data: scores on them flatter the model."
             )
             places = [
-                f"  {one.other_file}:{one.other_line}: as {one.train_file}:{one.train_line}" for one in self.shown
+                f"  {shared.other_file}:{shared.other_line}: as {shared.train_file}:{shared.train_line}"
+                for shared in self.shown
             ]
             return "\n".join([head, *places, *(["  …"] if self.rows > len(self.shown) else [])])
         if self.plain:
@@ -115,15 +124,16 @@ class Overlap:
             f"training data, {self.pairs:,} with the same target: scores on them flatter the model."
         )
         more = ["  …"] if self.rows > len(self.shown) else []
-        return "\n".join([head, *(f"  {one}" for one in self.shown), *more])
+        return "\n".join([head, *(f"  {shared}" for shared in self.shown), *more])
 
     def to_json(self) -> dict[str, Any]:
-        shown = [{name: getattr(one, name) for name in Shared.__slots__} for one in self.shown]
+        """Return the overlap as plain values."""
+        shown = [asdict(shared) for shared in self.shown]
         return {"rows": self.rows, "total": self.total, "sources": self.sources, "pairs": self.pairs, "shown": shown}
 
 
 def overlap(train: Iterable[Example], other: Sequence[Example], show: int = 5) -> Overlap:
-    """The rows of ``other`` whose source is in ``train`` too. They are kept; the person is told."""
+    """Find the rows of ``other`` whose source is in ``train`` too."""
     first: dict[Identity, Example] = {}
     pairs: dict[tuple[Identity, str], Example] = {}
     for example in train:

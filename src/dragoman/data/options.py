@@ -1,4 +1,4 @@
-"""The settings of reading: which columns, which rows are held out."""
+"""The settings of the data: which columns are read, and how many rows are held out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, field_validator, model_validator
 
 from dragoman.config import Section
-from dragoman.data.columns import Asked
 from dragoman.data.examples import SOURCE, TARGET
+from dragoman.data.reading.columns import ColumnSelection
 
 ColumnNumber = Annotated[int, Field(strict=True, ge=1)]
 ColumnSetting: TypeAlias = ColumnNumber | Annotated[str, Field(min_length=1)]
@@ -17,11 +17,12 @@ ColumnSetting: TypeAlias = ColumnNumber | Annotated[str, Field(min_length=1)]
 class DataConfig(Section):
     """How files are read and what is held out.
 
-    ``source`` and ``target`` are a column's name or number from 1, or a JSON key. Several sources are a list, or a
-    mapping from the name each shall have; an empty list means there is none (a language model): then a file is plain
-    text, one sequence a line, unless its name or content says TSV or JSONL or a column is named as the target.
-    ``running`` says that the lines are one text, read through from the first to the last. ``root`` is the folder that
-    paths in a source column start from; without it, the folder of the file they stand in.
+    ``source`` and ``target`` are a column's name or number from 1, or a JSON key. Several sources
+    are a list, or a mapping from the name of each source. An empty list means that there is none (a
+    language model): then a file is plain text, one sequence per line, unless its name or content
+    says TSV or JSONL or a column is named as the target. ``running`` says that the lines are one
+    text, read from the first to the last. ``root`` is the folder that paths in a source column
+    start from; without it, the folder of the file that they are in.
     """
 
     format: Literal["auto", "tsv", "jsonl", "parallel", "text"] = "auto"
@@ -29,12 +30,18 @@ class DataConfig(Section):
     source: ColumnSetting | list[ColumnSetting] | dict[str, ColumnSetting] | None = None
     target: ColumnSetting | None = None
     root: Annotated[str, Field(min_length=1)] | None = None
-    running: bool = False  # language models: one running text, not one sequence a line
-    cache: Literal["auto", "none", "memory", "disk"] = "auto"  # of decoded files; auto: memory, up to 512 MB
-    max_characters: int = Field(default=5000, ge=1)  # of either side
-    dev_share: float = Field(default=0.1, ge=0, lt=1)  # of the distinct sources, where no dev file is given
+    running: bool = False
+    """Language models: the lines are one running text, not one sequence per line."""
+    cache: Literal["auto", "none", "memory", "disk"] = "auto"
+    """Where decoded files are cached. auto: in memory, up to 512 MB."""
+    max_characters: int = Field(default=5000, ge=1)
+    """Most characters of either side. Longer rows are dropped."""
+    dev_share: float = Field(default=0.1, ge=0, lt=1)
+    """Share of the distinct sources held out for dev, if no dev file is given."""
     test_share: float = Field(default=0.1, ge=0, lt=1)
-    held_out_limit: int = Field(default=1000, ge=1)  # about so many distinct sources at most for each of dev and test
+    """Share of the distinct sources held out for test, if no dev or test file is given."""
+    held_out_limit: int = Field(default=1000, ge=1)
+    """About the most distinct sources held out for each of dev and test."""
 
     @field_validator("source")
     @classmethod
@@ -60,18 +67,19 @@ class DataConfig(Section):
 
     @property
     def is_plain(self) -> bool:
-        """Is there no source, as for a language model?"""
+        """Whether there is no source, as for a language model."""
         return self.running or (self.source is not None and not self.source)
 
-    def asked(self) -> Asked:
+    def column_selection(self) -> ColumnSelection:
+        """Return the columns that are selected."""
         if self.is_plain:
-            return Asked({}, self.target)
+            return ColumnSelection({}, self.target)
         source = self.source
         if isinstance(source, dict):
-            return Asked(source, self.target)
+            return ColumnSelection(source, self.target)
         if isinstance(source, list) and len(source) != 1:
             names = [column if isinstance(column, str) else f"{SOURCE}{column}" for column in source]
-            return Asked(dict(zip(names, source, strict=True)), self.target)
+            return ColumnSelection(dict(zip(names, source, strict=True)), self.target)
         if isinstance(source, list):
             source = source[0]
-        return Asked(None if source is None else {SOURCE: source}, self.target)
+        return ColumnSelection(None if source is None else {SOURCE: source}, self.target)

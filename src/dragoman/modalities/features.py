@@ -1,54 +1,86 @@
-"""Sequences of numbers in: frames of video, sensors, cepstra. An array (T, D) a file, or a slice of a large one."""
+"""Sequences of vectors: frames of video, sensors, cepstra.
+
+A file is an array (T, D), or many of them: then an input is a slice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor, nn
 
-from dragoman.contracts import Modality
-from dragoman.data.media import MediaError, named, probe
-from dragoman.data.media import features as reader
+from dragoman.data.media import MediaError, Probe, named
+from dragoman.data.modality import Modality, pad_sequences
+from dragoman.modalities import _array_reader as reader
 from dragoman.modalities._frames import (
     SAMPLE,
+    FeatureStatistics,
     FramesConfig,
-    FramesFrontend,
-    Statistics,
-    evenly,
-    pad_frames,
+    fit_statistics,
     read_record,
-    statistics_of,
+    spread_sample,
     write_record,
 )
-from dragoman.types import Axis, Padded
+from dragoman.types import Axis, PaddedArrays
 
-REACH = 2  # frames to each side that a slope is taken over
+REACH = 2  # frames on each side that a slope is computed over
 
 
 class Features(Modality):
     is_file = True
+    frontend_kind = "frames"
+    suffixes = (".npy",)
+    marks = (rb"\x93NUMPY",)
+    file_noun = "a feature sequence"
+    file_title = "Feature sequences"
+    count_titles: ClassVar = {"features": "columns"}
+    uniform_count = "features"
 
     class Config(FramesConfig):
-        normalise: Literal["none", "utterance", "global"] = "global"  # whose mean and deviation are taken out
-        deltas: int = Field(0, ge=0, le=2)  # 1 appends how each feature changes, 2 how its change changes too
-        stack: int = Field(1, gt=0)  # frames that are joined to one position
-        stride: int = Field(1, gt=0)  # frames from position to position
+        normalise: Literal["none", "utterance", "global"] = "global"
+        """Whose mean and standard deviation are normalised away."""
+        deltas: int = Field(0, ge=0, le=2)
+        """1: append the change of each feature. 2: append the change of that change too."""
+        stack: int = Field(1, gt=0)
+        """Number of frames joined into one position."""
+        stride: int = Field(1, gt=0)
+        """Number of frames from one position to the next."""
 
-    def __init__(self, config: Config, features: int, overall: Statistics | None = None) -> None:
+    config: Config
+
+    def __init__(self, config: Config, features: int, overall: FeatureStatistics | None = None) -> None:
         self.config, self.features, self.overall = config, features, overall
         self.width = features * (1 + config.deltas) * config.stack
+
+    @staticmethod
+    def file_of(raw: str) -> str:
+        return reader.file_of(raw)
+
+    @classmethod
+    def probe(cls, raw: str) -> Probe:
+        return reader.probe(raw)
+
+    @classmethod
+    def examine(cls, raw: str) -> Probe:
+        return reader.examine(raw)
+
+    @classmethod
+    def measures(cls, probe: Probe) -> Mapping[str, float]:
+        return {"rows": probe.frames}
+
+    @classmethod
+    def counts(cls, probe: Probe) -> Mapping[str, int]:
+        return {"features": probe.features}
 
     @classmethod
     def fit(cls, config: Any, raw: Sequence[str], name: str) -> Features:
         with named(raw[0]):
-            fitted = cls(config, probe(raw[0], "features").features)
+            fitted = cls(config, cls.probe(raw[0]).features)
         if config.normalise == "global":
-            fitted.overall = statistics_of(evenly(raw, SAMPLE), fitted.frames)
+            fitted.overall = fit_statistics(spread_sample(raw, SAMPLE), fitted.frames)
         return fitted
 
     @property
@@ -57,44 +89,44 @@ class Features(Modality):
             return []
         return [f"features: {self.features} a frame, {self.width} a position, one every {self.config.stride} frames"]
 
-    def frames(self, raw: str) -> Tensor:
-        """(T, D) as they are in the file, which is never empty."""
-        frames = torch.from_numpy(reader.read(raw))
+    def frames(self, raw: str) -> np.ndarray:
+        """Return (T, D) frames as in the file, which is never empty."""
+        frames = reader.read(raw)
         if frames.shape[1] != self.features:
             raise MediaError(
                 f"{frames.shape[1]} features a frame, but the training data has {self.features}", "wrong_shape"
             )
         return frames
 
-    def tensor(self, raw: str) -> Tensor:
+    def array(self, raw: str) -> np.ndarray:
         return self._positions(self.frames(raw))
 
-    def augmented(self, raw: str, chance: np.random.Generator) -> Tensor:
-        return self._positions(at_speed(self.frames(raw), self.config.draw_speed(chance)))
+    def augmented(self, raw: str, generator: np.random.Generator) -> np.ndarray:
+        return self._positions(at_speed(self.frames(raw), self.config.draw_speed(generator)))
 
     @property
     def varies(self) -> bool:
         return self.config.changes_speed
 
-    def _positions(self, frames: Tensor) -> Tensor:
+    def _positions(self, frames: np.ndarray) -> np.ndarray:
         if self.config.normalise != "none":
-            frames = (self.overall or Statistics.of([frames])).normalised(frames)
+            frames = (self.overall or FeatureStatistics.of([frames])).normalise(frames)
         orders = [frames]
         for _ in range(self.config.deltas):
             orders.append(slopes(orders[-1]))
-        return stacked(torch.cat(orders, 1), self.config.stack, self.config.stride)
+        return stacked(np.concatenate(orders, 1), self.config.stack, self.config.stride)
 
     def length(self, raw: str) -> int:
-        return -(-probe(raw, "features").frames // self.config.stride)
+        return -(-self.probe(raw).frames // self.config.stride)
 
-    def collate(self, tensors: Sequence[Tensor]) -> Padded:
-        return pad_frames(tensors)
+    def collate(self, arrays: Sequence[np.ndarray]) -> PaddedArrays:
+        return pad_sequences(arrays)
 
-    def frontend(self) -> FramesFrontend:
-        return FramesFrontend(self.width, self.config)
+    def frontend_options(self) -> Mapping[str, Any]:
+        return self.config.frontend_options(self.width)
 
-    def axis(self, raw: str, stride: int = 1) -> Axis:
-        count = -(-self.length(raw) // stride)
+    def axis(self, array: np.ndarray, stride: int = 1) -> Axis:
+        count = -(-len(array) // stride)
         return Axis("features", tuple(str(index * stride * self.config.stride) for index in range(count)))
 
     def save(self, folder: Path, name: str) -> None:
@@ -103,38 +135,48 @@ class Features(Modality):
 
     @classmethod
     def load(cls, config: Any, folder: Path, name: str) -> Features:
-        def made(record: dict[str, Any]) -> Features:
-            overall = None if record["overall"] is None else Statistics.from_json(record["overall"])
+        def build(record: dict[str, Any]) -> Features:
+            overall = None if record["overall"] is None else FeatureStatistics.from_json(record["overall"])
             return cls(config, int(record["features"]), overall)
 
-        return read_record(folder, name, made)
+        return read_record(folder, name, build)
 
 
-def at_speed(frames: Tensor, speed: float) -> Tensor:
-    """(T, D) → (about T / speed, D): read off the straight lines between frames, the first and last as they were."""
+def at_speed(frames: np.ndarray, speed: float) -> np.ndarray:
+    """Change the speed of (T, D) to (about T / speed, D) by linear interpolation."""
     if speed == 1.0 or len(frames) == 1:
         return frames
     count = max(2, round(len(frames) / speed))
-    return nn.functional.interpolate(frames.T[None], count, mode="linear", align_corners=True)[0].T.contiguous()
+    times = np.linspace(0, len(frames) - 1, count)
+    before = np.minimum(times.astype(np.int64), len(frames) - 2)
+    share = (times - before).astype(np.float32)[:, None]
+    interpolated: np.ndarray = (1 - share) * frames[before] + share * frames[before + 1]
+    return interpolated
 
 
-def slopes(frames: Tensor) -> Tensor:
-    """(T, D) → (T, D): the regression line's slope around each frame (Young et al. 2006, eq. 5.16); ends are repeated.
+def slopes(frames: np.ndarray) -> np.ndarray:
+    """Return (T, D) slopes of the regression line around each frame (Young et al. 2006, eq. 5.16).
 
-    Σ_n n (x_{t+n} - x_{t-n}) / 2 Σ_n n², n up to 2.
+    Σ_n n (x_{t+n} - x_{t-n}) / 2 Σ_n n², n up to 2; the first and last frame are repeated beyond
+    the ends.
     """
     last = len(frames) - 1
-    times = torch.arange(len(frames))
-    total = torch.zeros_like(frames)
+    times = np.arange(len(frames))
+    total = np.zeros_like(frames)
     for n in range(1, REACH + 1):
-        total += n * (frames[(times + n).clamp_max(last)] - frames[(times - n).clamp_min(0)])
+        total += n * (frames[np.minimum(times + n, last)] - frames[np.maximum(times - n, 0)])
     return total / (2 * sum(n * n for n in range(1, REACH + 1)))
 
 
-def stacked(frames: Tensor, stack: int, stride: int) -> Tensor:
-    """(T, D) → (ceil(T / stride), stack * D): position i holds the frames from i * stride on, the last one repeated."""
+def stacked(frames: np.ndarray, stack: int, stride: int) -> np.ndarray:
+    """Join frames (T, D) to (ceil(T / stride), stack * D).
+
+    Position i holds ``stack`` frames, from i * stride on. The last frame is repeated where a
+    position reaches beyond the end.
+    """
     if stack == stride == 1:
         return frames
-    starts = torch.arange(0, len(frames), stride)
-    picked = (starts[:, None] + torch.arange(stack)).clamp_max(len(frames) - 1)
-    return frames[picked].flatten(1)
+    starts = np.arange(0, len(frames), stride)
+    picked = np.minimum(starts[:, None] + np.arange(stack), len(frames) - 1)
+    joined: np.ndarray = frames[picked].reshape(len(starts), -1)
+    return joined

@@ -1,7 +1,7 @@
-"""Sound in: a recording becomes log-mel frames, one every 10 ms.
+"""Sound: a recording becomes log-mel frames, one every 10 ms.
 
-Training may hear every recording at another speed (Ko et al. 2015) and with stripes hidden (SpecAugment, Park et al.
-2019); both keep what was said.
+Training may change the speed of a recording (Ko et al. 2015) and mask stripes of it (SpecAugment,
+Park et al. 2019); both keep what was said.
 """
 
 from __future__ import annotations
@@ -11,46 +11,58 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from pydantic import Field, field_validator, model_validator
-from torch import Tensor
 
-from dragoman.contracts import Modality
-from dragoman.data.media import audio, named, probe
+from dragoman.data.media import Probe, named
+from dragoman.data.modality import Modality, pad_sequences
+from dragoman.modalities import _audio_reader as reader
 from dragoman.modalities._frames import (
     SAMPLE,
+    FeatureStatistics,
     FramesConfig,
-    FramesFrontend,
-    Statistics,
-    evenly,
-    pad_frames,
+    fit_statistics,
     read_record,
-    statistics_of,
+    spread_sample,
     write_record,
 )
 from dragoman.modalities._signal import frame_count, log_mel, resample
-from dragoman.types import Axis, Padded
+from dragoman.types import Axis, PaddedArrays
 
-HIGHEST_RATE = 16_000  # what "auto" resamples finer recordings to: speech has little above 8 kHz
-MELS_OF_SPEECH, MELS_OF_TELEPHONE = 80, 40  # of recordings at 16 kHz, at 8 kHz
-OF_A_SPEAKER = 20  # files that a speaker's statistics are learnt from
+HIGHEST_RATE = 16_000  # that "auto" chooses: speech has little above 8 kHz
+MELS_OF_SPEECH, MELS_OF_TELEPHONE = 80, 40  # for recordings at 16 kHz, at 8 kHz
+SPEAKER_SAMPLE = 20  # files that a speaker's statistics are learnt from
 
 
 class Speech(Modality):
     is_file = True
+    frontend_kind = "frames"
+    suffixes = (".wav", ".flac", ".ogg")
+    marks = (rb"RIFF....WAVE", rb"RIFX....WAVE", rb"RF64....WAVE", rb"fLaC", rb"OggS")
+    file_noun = "a recording"
+    file_title = "Recordings"
+    count_titles: ClassVar = {"rate": "samples a second", "channels": "channels"}
 
     class Config(FramesConfig):
-        rate: int | Literal["auto"] = "auto"  # Hz that all is resampled to; auto: the commonest, at most 16,000
-        mels: int | None = Field(None, gt=0)  # features of a frame; not said: 80, of rates up to 8 kHz 40
-        window: float = Field(0.025, gt=0)  # seconds that a frame sees
-        hop: float = Field(0.010, gt=0)  # seconds from frame to frame
-        low: float = Field(20.0, ge=0)  # Hz
-        high: float | None = Field(None, gt=0)  # Hz; not said: half the rate
-        normalise: Literal["utterance", "speaker", "global"] = "utterance"  # whose mean and deviation are taken out
-        speaker: str = ""  # regular expression whose first group is the speaker's name in the path
+        rate: int | Literal["auto"] = "auto"
+        """Sampling rate in Hz that all recordings are resampled to. auto: the most common one, at
+        most 16,000."""
+        mels: int | None = Field(None, gt=0)
+        """Number of mel features of a frame. None: 80, or 40 for rates up to 8 kHz."""
+        window: float = Field(0.025, gt=0)
+        """Length of a frame in seconds."""
+        hop: float = Field(0.010, gt=0)
+        """Seconds from one frame to the next."""
+        low: float = Field(20.0, ge=0)
+        """Lowest frequency in Hz."""
+        high: float | None = Field(None, gt=0)
+        """Highest frequency in Hz. None: half the sampling rate."""
+        normalise: Literal["utterance", "speaker", "global"] = "utterance"
+        """Whose mean and standard deviation are normalised away."""
+        speaker: str = ""
+        """Regular expression whose first group is the speaker's name in the path."""
 
         @field_validator("rate")
         @classmethod
@@ -74,12 +86,14 @@ class Speech(Modality):
                 raise ValueError("window must be at least as long as hop, so that nothing is left out between frames")
             return self
 
+    config: Config
+
     def __init__(
         self,
         config: Config,
         rate: int,
-        overall: Statistics | None = None,
-        speakers: Mapping[str, Statistics] | None = None,
+        overall: FeatureStatistics | None = None,
+        speakers: Mapping[str, FeatureStatistics] | None = None,
     ) -> None:
         self.config, self.rate, self.overall, self.speakers = config, rate, overall, dict(speakers or {})
         self.mels = config.mels or (MELS_OF_SPEECH if rate > 8000 else MELS_OF_TELEPHONE)
@@ -89,27 +103,43 @@ class Speech(Modality):
         self.low = min(config.low, self.high / 2)
 
     @classmethod
+    def probe(cls, raw: str) -> Probe:
+        return reader.probe(raw)
+
+    @classmethod
+    def examine(cls, raw: str) -> Probe:
+        return reader.examine(raw)
+
+    @classmethod
+    def measures(cls, probe: Probe) -> Mapping[str, float]:
+        return {"seconds": probe.seconds}
+
+    @classmethod
+    def counts(cls, probe: Probe) -> Mapping[str, int]:
+        return {"rate": probe.rate, "channels": probe.channels}
+
+    @classmethod
     def fit(cls, config: Any, raw: Sequence[str], name: str) -> Speech:
-        sample = evenly(raw, SAMPLE)
+        sample = spread_sample(raw, SAMPLE)
         rate = config.rate
         if rate == "auto":
             rates = Counter(map(_rate_of, sample))
-            rate = min(HIGHEST_RATE, max(rates, key=lambda one: (rates[one], one)))
+            rate = min(HIGHEST_RATE, max(rates, key=lambda rate: (rates[rate], rate)))
         fitted = cls(config, int(rate))
         if config.normalise == "global":
-            fitted.overall = statistics_of(sample, fitted.frames)
+            fitted.overall = fit_statistics(sample, fitted.frames)
         elif config.normalise == "speaker":
-            spoken: dict[str, list[str]] = {}
+            by_speaker: dict[str, list[str]] = {}
             for path in raw:
                 if (speaker := fitted.speaker(path)) is not None:
-                    spoken.setdefault(speaker, []).append(path)
-            for speaker, paths in sorted(spoken.items()):
-                fitted.speakers[speaker] = statistics_of(evenly(paths, OF_A_SPEAKER), fitted.frames)
+                    by_speaker.setdefault(speaker, []).append(path)
+            for speaker, paths in sorted(by_speaker.items()):
+                fitted.speakers[speaker] = fit_statistics(spread_sample(paths, SPEAKER_SAMPLE), fitted.frames)
         return fitted
 
     @property
     def notes(self) -> list[str]:
-        chosen = " (the commonest of the recordings)" if self.config.rate == "auto" else ""
+        chosen = " (the most common of the recordings)" if self.config.rate == "auto" else ""
         notes = [f"sound: {self.rate:,} Hz{chosen}, {self.mels} mel features every {1000 * self.seconds:g} ms"]
         if self.config.normalise == "speaker":
             notes.append(
@@ -120,53 +150,53 @@ class Speech(Modality):
 
     @property
     def seconds(self) -> float:
-        """From frame to frame."""
+        """Seconds from one frame to the next."""
         return self.hop / self.rate
 
     def speaker(self, raw: str) -> str | None:
-        """Looked for in the file's name; where that does not tell, in the whole path."""
+        """Return the speaker that the file's name tells, or else its path; None if unknown."""
         if self.config.normalise != "speaker":
             return None
-        found = re.search(self.config.speaker, Path(raw).name) or re.search(self.config.speaker, raw)
-        return found.group(1) if found else None
+        match = re.search(self.config.speaker, Path(raw).name) or re.search(self.config.speaker, raw)
+        return match.group(1) if match else None
 
-    def frames(self, raw: str, speed: float = 1.0) -> Tensor:
-        """(S, mels), not normalised."""
-        return self._frames(*audio.read(raw), speed)
+    def frames(self, raw: str, speed: float = 1.0) -> np.ndarray:
+        """Return (S, mels) frames, not normalised."""
+        return self._frames(*reader.read(raw), speed)
 
-    def _frames(self, wave: np.ndarray, rate: int, speed: float) -> Tensor:
-        sound = resample(torch.from_numpy(wave), rate, self.rate)
+    def _frames(self, wave: np.ndarray, rate: int, speed: float) -> np.ndarray:
+        sound = resample(wave, rate, self.rate)
         faster = Fraction(speed).limit_denominator(100)
-        sound = resample(sound, faster.numerator, faster.denominator)  # as if recorded at that much higher a rate
+        sound = resample(sound, faster.numerator, faster.denominator)  # as if it had been recorded at a higher rate
         return log_mel(sound, self.rate, mels=self.mels, window=self.window, hop=self.hop, low=self.low, high=self.high)
 
-    def _normalised(self, raw: str, frames: Tensor) -> Tensor:
+    def _normalise(self, raw: str, frames: np.ndarray) -> np.ndarray:
         known = self.overall or self.speakers.get(self.speaker(raw) or "")
-        return (known or Statistics.of([frames])).normalised(frames)
+        return (known or FeatureStatistics.of([frames])).normalise(frames)
 
-    def tensor(self, raw: str) -> Tensor:
-        return self._normalised(raw, self.frames(raw))
+    def array(self, raw: str) -> np.ndarray:
+        return self._normalise(raw, self.frames(raw))
 
-    def augmented(self, raw: str, chance: np.random.Generator) -> Tensor:
-        return self._normalised(raw, self.frames(raw, self.config.draw_speed(chance)))
+    def augmented(self, raw: str, generator: np.random.Generator) -> np.ndarray:
+        return self._normalise(raw, self.frames(raw, self.config.draw_speed(generator)))
 
     @property
     def varies(self) -> bool:
         return self.config.changes_speed
 
     def length(self, raw: str) -> int:
-        found = probe(raw, "speech")
-        return frame_count(-(-found.frames * self.rate // found.rate), self.hop)
+        header = self.probe(raw)
+        return frame_count(-(-header.frames * self.rate // header.rate), self.hop)
 
-    def collate(self, tensors: Sequence[Tensor]) -> Padded:
-        return pad_frames(tensors)
+    def collate(self, arrays: Sequence[np.ndarray]) -> PaddedArrays:
+        return pad_sequences(arrays)
 
-    def frontend(self) -> FramesFrontend:
-        return FramesFrontend(self.mels, self.config)
+    def frontend_options(self) -> Mapping[str, Any]:
+        return self.config.frontend_options(self.mels)
 
-    def axis(self, raw: str, stride: int = 1) -> Axis:
+    def axis(self, array: np.ndarray, stride: int = 1) -> Axis:
         seconds = self.seconds * stride
-        count = -(-len(self.frames(raw)) // stride)
+        count = -(-len(array) // stride)
         return Axis("speech", tuple(f"{index * seconds:.2f} s" for index in range(count)), seconds=seconds)
 
     def save(self, folder: Path, name: str) -> None:
@@ -176,14 +206,14 @@ class Speech(Modality):
 
     @classmethod
     def load(cls, config: Any, folder: Path, name: str) -> Speech:
-        def made(record: dict[str, Any]) -> Speech:
-            overall = None if record["overall"] is None else Statistics.from_json(record["overall"])
-            speakers = {speaker: Statistics.from_json(found) for speaker, found in record["speakers"].items()}
+        def build(record: dict[str, Any]) -> Speech:
+            overall = None if record["overall"] is None else FeatureStatistics.from_json(record["overall"])
+            speakers = {speaker: FeatureStatistics.from_json(values) for speaker, values in record["speakers"].items()}
             return cls(config, int(record["rate"]), overall, speakers)
 
-        return read_record(folder, name, made)
+        return read_record(folder, name, build)
 
 
 def _rate_of(path: str) -> int:
     with named(path):
-        return probe(path, "speech").rate
+        return reader.probe(path).rate

@@ -1,41 +1,75 @@
-"""Encoders and a decoder joined: the only module that knows both sides."""
+"""The whole model: frontends, encoders and a decoder.
+
+It is the only module that knows both sides.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from torch import Tensor, nn
 
-from dragoman.contracts import Decoder, Encoder, Frontend
-from dragoman.nn.joining import Joined
+from dragoman.nn.blocks.joined_sources import JoinedSources
+from dragoman.nn.contracts import Decoder, Encoder, Frontend
 from dragoman.types import Batch, Memory, Padded, State, Step
 
 
 class Model(nn.Module):
-    """``start`` and ``forward`` are the decoder's own, so a model is searched as a decoder is."""
+    """An encoder-decoder model, or a language model.
+
+    ``start`` and ``forward`` are those of the decoder, so a model can be searched like a decoder.
+    """
 
     def __init__(
         self,
         frontends: Mapping[str, Frontend],
         encoders: Mapping[str, Encoder],
         decoder: Decoder,
-        joined: Joined | None = None,
+        joined: JoinedSources | None = None,
     ) -> None:
-        """``joined``: where there are several sources."""
+        """Put the parts together. ``joined`` joins the sources if there are several."""
         super().__init__()
         if (len(encoders) > 1) != (joined is not None):
-            raise ValueError("several sources, and they alone, are joined")
+            raise ValueError("`joined` is for several sources, and they need it")
         self.frontends = nn.ModuleDict(frontends)
         self.encoders = nn.ModuleDict(encoders)
         self.joined = joined
         self.decoder = decoder
-        self.ctc: nn.Linear | None = None  # states → what each says; put here where a recipe asks
+        self.ctc: nn.Linear | None = None  # states → logits of CTC; set where a recipe asks for it
 
     @property
     def parameters_count(self) -> int:
+        """Return the number of trained numbers; shared ones count once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
+    @property
+    def longest_sequence(self) -> int | None:
+        """Return the most positions that every part can read; None: any number."""
+        parts: list[Encoder | Decoder] = [*self._encoders.values(), self.decoder]
+        if self.joined is not None and self.joined.joint is not None:
+            parts.append(self.joined.joint)
+        return min((part.longest for part in parts if part.longest is not None), default=None)
+
+    @property
+    def self_attention_shape(self) -> tuple[int, int]:
+        """Return the layers and heads of ``self_attention``; (0, 0): it is None."""
+        encoder = self._last_encoder
+        return (0, 0) if encoder is None else encoder.self_attention_shape
+
+    @property
+    def _encoders(self) -> Mapping[str, Encoder]:
+        return cast(Mapping[str, Encoder], self.encoders)
+
+    @property
+    def _last_encoder(self) -> Encoder | None:
+        """The encoder that sees everything: the only one, or of several sources the joint one."""
+        if self.joined is not None:
+            return self.joined.joint
+        return next(iter(self._encoders.values()), None)
+
     def encode(self, sources: Mapping[str, Padded]) -> Memory | None:
+        """Encode the padded inputs of each source into one memory; a language model has none."""
         memories = self._memories(sources)
         if self.joined is not None:
             return self.joined(memories)
@@ -45,27 +79,31 @@ class Model(nn.Module):
         return {name: encoder(self.frontends[name](sources[name])) for name, encoder in self.encoders.items()}
 
     def self_attention(self, sources: Mapping[str, Padded]) -> Tensor | None:
-        """Of the encoder, (B, L, H, S, S), where there is one and it has any. Of several the joint one is meant: the
-        others look each at their own source.
+        """Return the encoder's self-attention (B, L, H, S, S), or None if it has none.
+
+        With several sources this is the joint encoder's: each of the others sees one source only.
         """
-        if self.joined is not None:
-            joint = self.joined.joint
-            return None if joint is None else joint.self_attention(self.joined.side_by_side(self._memories(sources)))
-        if not self.encoders:
+        encoder = self._last_encoder
+        if encoder is None:
             return None
-        ((name, encoder),) = self.encoders.items()
-        return encoder.self_attention(self.frontends[name](sources[name]))  # type: ignore[operator]
+        if self.joined is not None:
+            return encoder.self_attention(self.joined.join_states(self._memories(sources)))
+        ((name, frontend),) = self.frontends.items()
+        return encoder.self_attention(frontend(sources[name]))
 
     def start(self, memory: Memory | None, sources: int) -> State:
+        """Return the decoder's state before the first token."""
         return self.decoder.start(memory, sources)
 
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
+        """Advance the decoder by ``tokens`` (N, T)."""
         return self.decoder(tokens, state, need_attention)
 
     def teach(self, batch: Batch, memory: Memory | None = None, need_attention: bool = False) -> Step:
-        """Teacher forcing: the decoder's call with all gold tokens, from the start or from a state carried on.
+        """Call the decoder with all gold tokens at once (teacher forcing).
 
-        ``memory`` is what ``encode`` makes of the sources, for a caller that needs it too.
+        It begins at the start, or at the state of the batch. A caller that needs the result of
+        ``encode`` too computes it before and passes it as ``memory``.
         """
         state = batch.state
         if state is None:

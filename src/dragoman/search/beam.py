@@ -1,4 +1,4 @@
-"""Beam search: the k best hypotheses so far, extended by all V tokens, pruned to k. Greedy search is a beam of one."""
+"""Beam search: extend the k best hypotheses by all V tokens and prune to k. Greedy search is a beam of one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dragoman.search.options import SearchConfig
-from dragoman.search.rows import Rows, check_numbers
+from dragoman.search.rows import DecoderRows, check_scores
 from dragoman.types import FINISHED, KEPT, PRUNED
 
 ABSENT = -1  # fills the arrays of sources that have fewer candidates than others
@@ -17,9 +17,9 @@ ABSENT = -1  # fills the arrays of sources that have fewer candidates than other
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """One step for all sources of the batch; each row becomes a ``Frontier``."""
+    """The candidates of one step for all sources of a batch; each row becomes a ``Frontier``."""
 
-    parent: np.ndarray  # (B, C) row of the source that it extends
+    parent: np.ndarray  # (B, C) the row of the source that the candidate extends
     token: np.ndarray  # (B, C)
     log_prob: np.ndarray  # (B, C)
     total: np.ndarray  # (B, C) float64
@@ -27,11 +27,11 @@ class Candidates:
 
 
 class Beam:
-    """Chooses by summed log-probability among all extensions of the live rows.
+    """Choose by summed log-probability among all extensions of the live rows.
 
     The vocabulary is reduced on the device, row by row; only the best 2k of each row are brought to the host, where
     sums are kept in double precision. Equal sums are ordered by row and token, and nothing here looks across
-    sources, so what a source is decoded with does not matter.
+    sources, so the rest of the batch does not matter to a source.
     """
 
     def __init__(self, config: SearchConfig, limits: np.ndarray, eos: int) -> None:
@@ -42,8 +42,8 @@ class Beam:
         self.width = np.full(len(limits), config.beam)
         self.finished = np.full((len(limits), config.n_best), -np.inf)  # the best finished scores, best first
 
-    def choose(self, rows: Rows, totals: np.ndarray, active: np.ndarray) -> Candidates:
-        """``totals`` (B, k) are the sums of the live rows, -inf where there is none; ``active`` says which sources."""
+    def choose(self, rows: DecoderRows, totals: np.ndarray, active: np.ndarray) -> Candidates:
+        """Return the best candidates of the ``active`` sources, whose live rows have the sums ``totals`` (B, k)."""
         considered = 2 * self.config.beam  # at most k of them end, so k that live on are among them if they exist
         sources, width = totals.shape
         best = best_tokens(rows.allowed(), considered)
@@ -52,7 +52,7 @@ class Beam:
         parent = np.broadcast_to(np.repeat(np.arange(width), each), token.shape)
         before = np.repeat(totals, each, axis=1)
         total = np.where(before > -np.inf, before + log_prob, -np.inf)
-        check_numbers(total.max(1))
+        check_scores(total.max(1))
         order = np.lexsort((token, parent, -total), axis=-1)[:, :considered]
         parent, token, log_prob, total = (
             np.take_along_axis(array, order, axis=1) for array in (parent, token, log_prob, total)
@@ -75,7 +75,7 @@ class Beam:
         return Candidates(parent, token, log_prob, total, fate)
 
     def satisfied(self, candidates: Candidates, active: np.ndarray, length: int) -> np.ndarray:
-        """(B,) True: whatever the live hypotheses may still become, the finished ones asked for stay the best."""
+        """Return for each source, (B,), whether no live hypothesis can still beat the finished ones asked for."""
         if self.shrinks:
             return np.zeros(len(active), bool)
         penalty = self.config.penalty
@@ -89,9 +89,9 @@ class Beam:
 
 
 def best_tokens(log_probs: Tensor, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ``count`` best of each row of (N, V), as log-probabilities and tokens; of equal ones the lower token.
+    """Return the ``count`` best of each row of (N, V), as log-probabilities and tokens; of ties, the lower token.
 
-    ``topk`` leaves open which of several equal values it takes. One value more than asked for shows the rows where
+    ``topk`` does not say which of several equal values it takes. One value more than asked for shows the rows where
     that matters, and only those are sorted.
     """
     count = min(count, log_probs.shape[1])
@@ -101,7 +101,7 @@ def best_tokens(log_probs: Tensor, count: int) -> tuple[np.ndarray, np.ndarray]:
         tied = np.flatnonzero((values[:, -1] == values[:, -2]) & (values[:, -1] > -np.inf))
         values, tokens = values[:, :count], tokens[:, :count]
         if len(tied):
-            some = log_probs.index_select(0, torch.from_numpy(tied).to(log_probs.device))
-            ordered = some.sort(dim=1, descending=True, stable=True)
+            ties = log_probs.index_select(0, torch.from_numpy(tied).to(log_probs.device))
+            ordered = ties.sort(dim=1, descending=True, stable=True)
             tokens[tied] = ordered.indices[:, :count].cpu().numpy()
     return values, tokens

@@ -1,4 +1,4 @@
-"""Several decoders that answer as one. Each has the decoder's call, so every search works with them unchanged."""
+"""Several decoders that act as one. Each has the decoder's call, so every search works with them unchanged."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.search.rows import Decodes, Prediction
+from dragoman.search.rows import SearchDecoder, StepScores
 from dragoman.types import State, Tree
 
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """What a search reads of a step."""
+    """The scores of a step that several decoders made together."""
 
     log_probs: Tensor  # (N, T, V)
     state: State
@@ -24,9 +24,9 @@ class Combined:
 
 
 class Renumbered:
-    """A decoder whose vocabulary is numbered otherwise: ``ids`` (V,) gives, for each token here, its number there."""
+    """A decoder with other token ids: ``ids`` (V,) maps each token id used here to the decoder's own."""
 
-    def __init__(self, decoder: Decodes, ids: Tensor) -> None:
+    def __init__(self, decoder: SearchDecoder, ids: Tensor) -> None:
         self.decoder, self.ids = decoder, ids
 
     def start(self, memory: Any, sources: int) -> State:
@@ -41,18 +41,18 @@ class Renumbered:
 class Ensemble:
     """p(y_t) = the mean of the members' probabilities, at every step (Hansen & Salamon 1990; Sutskever et al. 2014).
 
-    The memory is one memory a member, in their order. Attention is that of the first member: the others may cut the
-    source into other positions.
+    The memory is a list with one memory per member. Attention is that of the first member, because the others may
+    tokenise the source differently.
     """
 
-    def __init__(self, members: Sequence[Decodes]) -> None:
+    def __init__(self, members: Sequence[SearchDecoder]) -> None:
         self.members = list(members)
 
     def start(self, memory: Sequence[Any], sources: int) -> State:
-        return join([member.start(one, sources) for member, one in zip(self.members, memory, strict=True)])
+        return join([member.start(own, sources) for member, own in zip(self.members, memory, strict=True)])
 
     def __call__(self, tokens: Tensor, state: State, need_attention: bool = False) -> Combined:
-        steps: list[Prediction] = [
+        steps: list[StepScores] = [
             member(tokens, part, need_attention and not index)
             for index, (member, part) in enumerate(zip(self.members, split(state, len(self.members)), strict=True))
         ]
@@ -64,11 +64,11 @@ class Ensemble:
 class Fusion:
     """log p(y_t | x) + weight * log p_lm(y_t): shallow fusion (Gulcehre et al. 2015, section 4.1).
 
-    These are scores to rank by and no log-probabilities of anything: over the vocabulary they do not sum to one. A
+    The sums are scores to rank by, not log-probabilities: their exponentials do not sum to one over the vocabulary. A
     weight of zero or more keeps them at or below zero, which is all that the searches rely on.
     """
 
-    def __init__(self, decoder: Decodes, language_model: Decodes, weight: float) -> None:
+    def __init__(self, decoder: SearchDecoder, language_model: SearchDecoder, weight: float) -> None:
         self.decoder, self.language_model, self.weight = decoder, language_model, weight
 
     def start(self, memory: Any, sources: int) -> State:
@@ -77,15 +77,15 @@ class Fusion:
     def __call__(self, tokens: Tensor, state: State, need_attention: bool = False) -> Combined:
         own, other = split(state, 2)
         step = self.decoder(tokens, own, need_attention)
-        told = self.language_model(tokens, other)
+        lm_step = self.language_model(tokens, other)
         scores = step.log_probs
-        if self.weight:  # nothing times an impossible token would be no number
-            scores = scores + self.weight * told.log_probs
-        return Combined(scores, join([step.state, told.state]), step.attention)
+        if self.weight:  # 0 * -inf would be NaN
+            scores = scores + self.weight * lm_step.log_probs
+        return Combined(scores, join([step.state, lm_step.state]), step.attention)
 
 
 def join(states: Sequence[State]) -> State:
-    """One state with a branch a member, so that rows and sources of all are reordered and selected together."""
+    """Return one state with a branch per member, so that all are reordered and selected together."""
     return State(
         states[0].sources,
         {str(index): state.fixed for index, state in enumerate(states)},
@@ -94,6 +94,7 @@ def join(states: Sequence[State]) -> State:
 
 
 def split(state: State, members: int) -> list[State]:
+    """Return the states that ``join`` put together."""
     return [
         replace(state, fixed=_branch(state.fixed, index), carry=_branch(state.carry, index)) for index in range(members)
     ]

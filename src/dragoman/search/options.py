@@ -1,4 +1,4 @@
-"""How to search: what is chosen, when to stop, how outputs of different length compare."""
+"""The settings of search: what is chosen, when to stop, how outputs of different length compare."""
 
 from __future__ import annotations
 
@@ -36,23 +36,35 @@ class SearchConfig(Section):
     """
 
     beam: Positive = 5
+    """Width of the beam. 1: greedy search."""
     n_best: Positive = 1
+    """Number of outputs per source."""
     normalize: Literal["none", "average", "gnmt"] = "average"
     alpha: Annotated[float, Field(ge=0)] = 0.6
-    ctc: Annotated[float, Field(ge=0, lt=1)] = 0.0  # share of CTC in what is ranked by, of runs trained with it
+    """Exponent of gnmt."""
+    ctc: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Weight of CTC in the ranking, for runs trained with CTC."""
     stop: Literal["complete", "certain"] = "complete"
 
-    min_length: Natural = 0  # tokens that must stand before the end symbol
-    max_length: Positive | None = None  # tokens at most, the end symbol included
-    no_repeat_ngram: Natural = 0  # no n-gram of this size twice in an output; 0 = off
-    forbidden: tuple[Natural, ...] = ()  # tokens never to be produced
-    forbidden_runs: tuple[tuple[Natural, ...], ...] = ()  # … never behind each other: words that are several tokens
+    min_length: Natural = 0
+    """Fewest tokens before the end symbol."""
+    max_length: Positive | None = None
+    """Most tokens, the end symbol included."""
+    no_repeat_ngram: Natural = 0
+    """No n-gram of this size occurs twice in an output. 0: off."""
+    forbidden: tuple[Natural, ...] = ()
+    """Token ids that are never produced."""
+    forbidden_runs: tuple[tuple[Natural, ...], ...] = ()
+    """Sequences of token ids that are never produced, such as words of several tokens."""
 
     sample: bool = False
-    samples: Positive = 1  # independent outputs a source
+    samples: Positive = 1
+    """Number of independent outputs per source."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    top_k: Natural = 0  # sample among the k likeliest tokens; 0 = all
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0  # ... among the fewest tokens that together have this probability
+    top_k: Natural = 0
+    """Sample from the k most likely tokens. 0: from all."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Sample from the fewest tokens that together have this probability."""
     seed: Natural = 0
 
     @model_validator(mode="after")
@@ -66,7 +78,7 @@ class SearchConfig(Section):
         return self
 
     def penalty(self, length: int) -> float:
-        """What the sum of an output of ``length`` tokens is divided by."""
+        """Return what the summed log-probability of an output of ``length`` tokens is divided by."""
         if self.normalize == "average":
             return float(max(length, 1))
         if self.normalize == "gnmt":

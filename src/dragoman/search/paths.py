@@ -1,4 +1,4 @@
-"""Single paths: sampled ones, and ones that are given (forced)."""
+"""Single paths: sampled ones, and given (forced) ones."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from torch import Tensor
 from dragoman.errors import UserError
 from dragoman.search.beam import ABSENT, Candidates
 from dragoman.search.options import SearchConfig
-from dragoman.search.rows import Decodes, Rows, check_numbers, device_of
-from dragoman.search.trace import Record, Result
+from dragoman.search.rows import DecoderRows, SearchDecoder, check_scores, device_of
+from dragoman.search.trace import Result, SearchRecord
 from dragoman.types import FINISHED, KEPT, Hypothesis, State
 
 BLOCK = 64  # random numbers drawn at once
 
 
 class Sampler:
-    """Chooses one token a row at random. Temperature, top-k and top-p shape the choice; reported is the model's own.
+    """Draw one token per row at random. Temperature, top-k and top-p shape the draw.
 
-    Each row needs one uniform number a token. It comes from a generator seeded by (seed, key of the source, row), so
+    The log-probabilities reported are the model's own.
+
+    Each row needs one uniform number per token. It comes from a generator seeded by (seed, key of the source, row), so
     neither the batch, nor the device, nor the number of further samples changes what is drawn for a source.
     """
 
@@ -36,18 +38,18 @@ class Sampler:
         self.numbers = np.zeros((len(keys), config.samples, BLOCK), np.float32)
         self.drawn = 0
 
-    def choose(self, rows: Rows, totals: np.ndarray, active: np.ndarray) -> Candidates:
-        """``totals`` (B, k) are the sums of the live rows, -inf where there is none; ``active`` says which sources."""
+    def choose(self, rows: DecoderRows, totals: np.ndarray, active: np.ndarray) -> Candidates:
+        """Return what was drawn for the ``active`` sources, whose live rows have the sums ``totals`` (B, k)."""
         log_probs, allowed = rows.log_probs, rows.allowed()  # (N, V)
         parent = np.broadcast_to(np.arange(totals.shape[1]), totals.shape)
-        if not self.drawn and self.config.samples > 1:  # the one row that a source starts with is drawn from repeatedly
+        if not self.drawn and self.config.samples > 1:  # draw several from the one row of a source
             parent = np.zeros((len(totals), self.config.samples), np.int64)
             totals = np.repeat(totals, self.config.samples, axis=1)
             log_probs, allowed = (x.repeat_interleave(self.config.samples, 0) for x in (log_probs, allowed))
         uniform = self._uniform(active, totals.shape[1])
         chosen = draw(allowed, torch.from_numpy(uniform.reshape(-1)).to(allowed.device), self.config)  # (N,)
         log_prob = log_probs.gather(1, chosen.unsqueeze(1)).cpu().numpy().reshape(totals.shape)
-        check_numbers(log_prob[totals > -np.inf])
+        check_scores(log_prob[totals > -np.inf])
         token = chosen.cpu().numpy().reshape(totals.shape)
         fate = np.where(token == self.eos, FINISHED, KEPT).astype(np.int8)
         fate[totals == -np.inf] = ABSENT
@@ -57,7 +59,7 @@ class Sampler:
         return np.zeros(len(active), bool)
 
     def _uniform(self, active: np.ndarray, width: int) -> np.ndarray:
-        """The next number of each row, (B, k)."""
+        """Return the next uniform number of each row, (B, k)."""
         position = self.drawn % BLOCK
         if position == 0:
             for source in active.tolist():
@@ -68,7 +70,7 @@ class Sampler:
 
 
 def draw(log_probs: Tensor, uniform: Tensor, config: SearchConfig) -> Tensor:
-    """One token a row from (N, V) log-probabilities, by inverting the cumulative distribution at ``uniform`` (N,)."""
+    """Draw one token per row of ``log_probs`` (N, V), by inverting the cumulative distribution at ``uniform`` (N,)."""
     scores = log_probs / config.temperature
     order: Tensor | None = None
     if config.top_p < 1 or 0 < config.top_k < scores.shape[1]:
@@ -91,7 +93,7 @@ def draw(log_probs: Tensor, uniform: Tensor, config: SearchConfig) -> Tensor:
 
 @torch.inference_mode()
 def force(
-    decoder: Decodes,
+    decoder: SearchDecoder,
     memory: Any,
     sources: int,
     targets: Sequence[Sequence[int]],
@@ -101,13 +103,13 @@ def force(
     config: SearchConfig | None = None,
     need_attention: bool = False,
 ) -> list[Hypothesis]:
-    """The given targets as hypotheses, one a source: what the model thinks of them, in one call.
+    """Score one given target per source, in one call, and return the targets as hypotheses.
 
-    The score is the sum of the log-probabilities, or what ``config`` makes of it. With ``eos``, targets that do not
-    end in it count as unfinished. An impossible target has -inf as its score.
+    The score is the sum of the log-probabilities, normalised as ``config`` says. With ``eos``, targets that do not end
+    in it count as unfinished. An impossible target has the score -inf.
     """
     if len(targets) != sources:
-        raise UserError(f"forced scoring needs one target a source: got {len(targets)} targets for {sources} sources")
+        raise UserError(f"forced scoring needs one target per source: got {len(targets)} targets for {sources} sources")
     if not sources:
         return []
     config = config or SearchConfig(normalize="none")
@@ -118,26 +120,27 @@ def force(
     ]
 
 
-def told_by(
-    decoder: Decodes, memory: Any, results: Sequence[Result], *, bos: int, eos: int, config: SearchConfig
+def rescore(
+    decoder: SearchDecoder, memory: Any, results: Sequence[Result], *, bos: int, eos: int, config: SearchConfig
 ) -> list[Result]:
-    """The same outputs with what ``decoder`` thinks of each token, where something else was searched."""
+    """Return the same outputs with the log-probabilities of ``decoder``, where another decoder was searched with."""
     width = max(len(result.hypotheses) for result in results)
     state = decoder.start(memory, len(results)).spread(width)
     paths = [
         result.hypotheses[min(rank, len(result.hypotheses) - 1)].tokens for result in results for rank in range(width)
     ]  # in one call, the k outputs of a source side by side
     own = follow(decoder, state, paths, bos=bos, eos=eos, config=config, need_attention=False)
-    found = []
+    rescored = []
     for source, result in enumerate(results):
         mine = own[source * width : source * width + len(result.hypotheses)]
-        hypotheses = zip(result.hypotheses, mine, strict=True)
-        found.append(Result(tuple(replace(h, log_probs=one.best.log_probs) for h, one in hypotheses), result.trace))
-    return found
+        pairs = zip(result.hypotheses, mine, strict=True)
+        hypotheses = tuple(replace(hypothesis, log_probs=forced.best.log_probs) for hypothesis, forced in pairs)
+        rescored.append(Result(hypotheses, result.trace))
+    return rescored
 
 
 def follow(
-    decoder: Decodes,
+    decoder: SearchDecoder,
     state: State,
     targets: Sequence[Sequence[int]],
     *,
@@ -146,7 +149,7 @@ def follow(
     config: SearchConfig,
     need_attention: bool,
 ) -> list[Result]:
-    """Each target as a search that had no choice. Padding stands behind the real tokens, so causality hides it."""
+    """Return each target as the result of a search without choice. Padding follows the tokens: causality hides it."""
     longest = max(1, *(len(target) for target in targets))
     tokens = np.zeros((len(targets), longest + 1), np.int64)  # (B, 1 + T), padded with a token that surely exists
     tokens[:, 0] = bos
@@ -162,9 +165,9 @@ def follow(
     for row, target in enumerate(targets):
         length = len(target)
         finished = eos is None or (length > 0 and target[-1] == eos)
-        record = Record()
-        seen = None if attention is None else attention[row, :length].copy()
-        record.force(tuple(target), log_probs[row, :length], seen, FINISHED if finished else KEPT)
+        record = SearchRecord()
+        weights = None if attention is None else attention[row, :length].copy()
+        record.force(tuple(target), log_probs[row, :length], weights, FINISHED if finished else KEPT)
         if length and not finished:
             record.cut()
         results.append(record.result(alone))

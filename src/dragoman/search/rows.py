@@ -1,4 +1,4 @@
-"""The rows of a decoder while a search runs: one call a token, and whole sources leaving when they are done."""
+"""The rows of a decoder while a search runs: one call per token; sources leave when they are done."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from dragoman.errors import UserError
-from dragoman.search.rules import Rule, permitted
+from dragoman.search.rules import Rule, apply_rules
 from dragoman.types import State, Tree
 
 
-class Prediction(Protocol):
+class StepScores(Protocol):
     """What a search reads of a ``types.Step``."""
 
     @property
@@ -27,20 +27,20 @@ class Prediction(Protocol):
     def attention(self) -> Tensor | None: ...  # (N, T, A, S)
 
 
-class Decodes(Protocol):
-    """Anything that can be searched: a decoder, or several that answer as one."""
+class SearchDecoder(Protocol):
+    """Anything that can be searched: a decoder, or several that act as one."""
 
     def start(self, memory: Any, sources: int) -> State: ...
 
-    def __call__(self, tokens: Tensor, state: State, need_attention: bool = False) -> Prediction: ...
+    def __call__(self, tokens: Tensor, state: State, need_attention: bool = False) -> StepScores: ...
 
 
-class Rows:
-    """``sources`` * ``width`` rows, and what the decoder predicts for each after the tokens it was given."""
+class DecoderRows:
+    """The ``sources`` * ``width`` rows of a search, and the decoder's scores for the next token of each."""
 
     def __init__(
         self,
-        decoder: Decodes,
+        decoder: SearchDecoder,
         state: State,
         opening: np.ndarray,  # (B, 1 + P): the start symbol and a forced prefix
         *,
@@ -62,18 +62,18 @@ class Rows:
         self.log_probs = log_probs[:, -1]  # (N, V) as the model reports them
 
     def allowed(self) -> Tensor:
-        """The log-probabilities with what the rules forbid at -inf."""
-        return permitted(self.rules, self.produced, self.log_probs, self.eos)  # (N, V)
+        """Return the log-probabilities, with -inf for what the rules forbid."""
+        return apply_rules(self.rules, self.produced, self.log_probs, self.eos)  # (N, V)
 
     def attention(self) -> np.ndarray | None:
-        """Where each row looked for the tokens of the last call."""
+        """Return where each row looked while it read the tokens of the last call."""
         if self.step.attention is None:
             return None
-        seen = self.step.attention.float().cpu().numpy()  # (N, T, A, S)
-        return seen.reshape(self.sources, self.width, *seen.shape[1:])  # (B, k, T, A, S)
+        weights = self.step.attention.float().cpu().numpy()  # (N, T, A, S)
+        return weights.reshape(self.sources, self.width, *weights.shape[1:])  # (B, k, T, A, S)
 
     def advance(self, sources: np.ndarray, parent: np.ndarray, token: np.ndarray) -> None:
-        """Go on with these sources only; the new rows (B', k') extend the rows ``parent`` of their source."""
+        """Continue with these sources only; the new rows (B', k') extend the rows ``parent`` of their source."""
         state = self.step.state
         produced = self.produced
         if len(sources) < self.sources:
@@ -92,26 +92,26 @@ class Rows:
         self.log_probs = self.step.log_probs[:, -1]
 
 
-def device_of(decoder: Decodes, state: State) -> torch.device:
-    """Where the tokens must go: the device of the state, or of the decoder where the state holds no tensor yet."""
+def device_of(decoder: SearchDecoder, state: State) -> torch.device:
+    """Return the device for tokens: that of the state, or that of the decoder if the state holds no tensor yet."""
     for tree in (state.carry, state.fixed):
-        found = _first(tree)
-        if found is not None:
-            return found.device
+        tensor = _first_tensor(tree)
+        if tensor is not None:
+            return tensor.device
     if isinstance(decoder, torch.nn.Module):
         for parameter in decoder.parameters():
             return parameter.device
     return torch.device("cpu")
 
 
-def _first(tree: Tree) -> Tensor | None:
+def _first_tensor(tree: Tree) -> Tensor | None:
     if isinstance(tree, Tensor):
         return tree
-    return next((found for branch in tree.values() if (found := _first(branch)) is not None), None)
+    return next((tensor for branch in tree.values() if (tensor := _first_tensor(branch)) is not None), None)
 
 
-def check_numbers(best: np.ndarray) -> None:
-    """A diverged model predicts NaN, or nothing at all; no search over that means anything."""
+def check_scores(best: np.ndarray) -> None:
+    """Refuse to search if a diverged model predicts NaN, or gives probability zero to every token."""
     if not (best > -np.inf).all():
         raise UserError(
             "the model's predictions are not probabilities (NaN, or zero for every token), so nothing can be searched: "

@@ -1,4 +1,4 @@
-"""What must not be chosen. A rule only forbids, so the log-probabilities reported stay the model's own.
+"""Rules that forbid tokens. A rule never changes a score, so the log-probabilities reported stay the model's own.
 
 ``rule(prefix, log_probs)`` gets the tokens produced so far, (N, t), and the log-probabilities of the next, (N, V); it
 gives these back with -inf where a token is forbidden, and never writes into what it was given.
@@ -21,21 +21,21 @@ NEVER = float("-inf")
 
 
 def build_rules(config: SearchConfig, eos: int) -> tuple[Rule, ...]:
-    """The rules that a config asks for."""
+    """Return the rules that a config asks for."""
     rules: list[Rule] = []
     if config.min_length:
-        rules.append(minimum_length(config.min_length, eos))
+        rules.append(require_length(config.min_length, eos))
     if config.forbidden:
         rules.append(forbid(config.forbidden))
     if any(config.forbidden_runs):
         rules.append(forbid_runs([run for run in config.forbidden_runs if run]))
     if config.no_repeat_ngram:
-        rules.append(no_repeated_ngram(config.no_repeat_ngram))
+        rules.append(forbid_repeated_ngrams(config.no_repeat_ngram))
     return tuple(rules)
 
 
-def minimum_length(length: int, eos: int) -> Rule:
-    """No end symbol before ``length`` tokens."""
+def require_length(length: int, eos: int) -> Rule:
+    """Forbid the end symbol before ``length`` tokens."""
     end = forbid((eos,))
 
     def rule(prefix: Tensor, log_probs: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ def minimum_length(length: int, eos: int) -> Rule:
 
 
 def forbid(tokens: Sequence[int]) -> Rule:
-    """These tokens never."""
+    """Forbid these tokens everywhere."""
 
     def rule(prefix: Tensor, log_probs: Tensor) -> Tensor:
         vocabulary = log_probs.shape[1]
@@ -60,22 +60,22 @@ def forbid(tokens: Sequence[int]) -> Rule:
 
 
 def forbid_runs(runs: Sequence[Sequence[int]]) -> Rule:
-    """The last token of a run never where those before it stand already."""
-    each = [(torch.tensor(run[:-1]), forbid(run[-1:])) for run in runs]
+    """Forbid the last token of each run once the tokens before it were produced."""
+    split = [(torch.tensor(run[:-1]), forbid(run[-1:])) for run in runs]
 
     def rule(prefix: Tensor, log_probs: Tensor) -> Tensor:
-        for begun, last in each:
-            if prefix.shape[1] >= len(begun):
-                tail = prefix[:, prefix.shape[1] - len(begun) :]
-                stands = (tail == begun.to(prefix.device)).all(1)  # (N,)
-                log_probs = torch.where(stands[:, None], last(prefix, log_probs), log_probs)
+        for beginning, forbid_last in split:
+            if prefix.shape[1] >= len(beginning):
+                tail = prefix[:, prefix.shape[1] - len(beginning) :]
+                is_begun = (tail == beginning.to(prefix.device)).all(1)  # (N,)
+                log_probs = torch.where(is_begun[:, None], forbid_last(prefix, log_probs), log_probs)
         return log_probs
 
     return rule
 
 
-def no_repeated_ngram(size: int) -> Rule:
-    """No run of ``size`` tokens twice in one output."""
+def forbid_repeated_ngrams(size: int) -> Rule:
+    """Forbid any run of ``size`` tokens that the output already has."""
 
     def rule(prefix: Tensor, log_probs: Tensor) -> Tensor:
         rows, length = prefix.shape
@@ -95,11 +95,11 @@ def no_repeated_ngram(size: int) -> Rule:
     return rule
 
 
-def permitted(rules: Sequence[Rule], prefix: Tensor, log_probs: Tensor, eos: int) -> Tensor:
-    """``log_probs`` with everything forbidden at -inf, and always a way on.
+def apply_rules(rules: Sequence[Rule], prefix: Tensor, log_probs: Tensor, eos: int) -> Tensor:
+    """Return ``log_probs`` with -inf for everything forbidden, but leave each row a way to continue.
 
-    A row for which nothing is left ends there (the end symbol is permitted); if the model itself holds the end for
-    impossible, the rules are waived for that row and step.
+    A row for which nothing is left may end (the end symbol is permitted). If the model itself gives the end
+    probability zero, the rules are waived for that row and step.
     """
     allowed = log_probs
     for rule in rules:

@@ -1,4 +1,4 @@
-"""The record of a search, and hypotheses read off its back-pointers."""
+"""The record of a search, and the hypotheses that its back-pointers spell out."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dragoman.types import FINISHED, KEPT, Frontier, Hypothesis, Trace
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the search found for one source.
+    """The outcome of the search for one source.
 
-    Of a beam: the ``n_best`` hypotheses, all different, finished ones first and each kind best first. Of sampling: the
-    samples in the order they were drawn, repeats included, so that their frequencies mean something.
+    For a beam: the ``n_best`` hypotheses, all different, finished ones first and each kind best first. For sampling:
+    the samples in the order they were drawn, repeats included, so that their frequencies mean something.
     """
 
     hypotheses: tuple[Hypothesis, ...]
@@ -36,26 +36,26 @@ class Ending(NamedTuple):
 
 
 @dataclass(slots=True)
-class Record:
-    """The search for one source while it runs."""
+class SearchRecord:
+    """The record of the search for one source while it runs."""
 
     prefix: tuple[int, ...] = ()
     steps: list[Frontier] = field(default_factory=list)
     endings: list[Ending] = field(default_factory=list)
 
     def add(self, frontier: Frontier) -> None:
-        """One step more; what finished in it has ended."""
+        """Add one step; hypotheses that finish in it end there."""
         ended = np.flatnonzero(frontier.fate == FINISHED).tolist()
         self.endings += [Ending(len(self.steps), candidate, True) for candidate in ended]
         self.steps.append(frontier)
 
     def cut(self) -> None:
-        """The limit is reached: what is still alive has ended unfinished."""
+        """End all live hypotheses unfinished, because the length limit is reached."""
         last = len(self.steps) - 1
         self.endings += [Ending(last, candidate, False) for candidate in self.steps[last].kept.tolist()]
 
     def force(self, tokens: tuple[int, ...], log_probs: np.ndarray, attention: np.ndarray | None, fate: int) -> None:
-        """Steps with a single candidate each; ``fate`` is that of the last. ``attention`` is (T, A, S)."""
+        """Add steps with a single candidate each; the last has this ``fate``. ``attention`` is (T, A, S)."""
         self.prefix = tokens
         totals = np.cumsum(log_probs, dtype=np.float64)
         zero = np.zeros(1, np.int32)
@@ -72,12 +72,14 @@ class Record:
             )
 
     def result(self, config: SearchConfig) -> Result:
-        """The hypotheses that the config asks for, and the trace they were read from."""
+        """Return the hypotheses that the config asks for, and the trace they come from."""
         trace = Trace(tuple(self.steps), self.prefix)
         if config.sample:
             # Rows keep their order from step to step and each draw is a candidate of its own, so the order of the
             # paths is the order of the draws.
-            drawn = sorted((read(trace, ending, config) for ending in self.endings), key=lambda output: output.path)
+            drawn = sorted(
+                (trace_back(trace, ending, config) for ending in self.endings), key=lambda output: output.path
+            )
             return Result(tuple(drawn), trace)
 
         def rank(ending: Ending) -> tuple[bool, float]:
@@ -85,11 +87,11 @@ class Record:
             return not ending.finished, -total / config.penalty(ending.step + 1)
 
         best = sorted(self.endings, key=rank)[: config.n_best]
-        return Result(tuple(read(trace, ending, config) for ending in best), trace)
+        return Result(tuple(trace_back(trace, ending, config) for ending in best), trace)
 
 
-def read(trace: Trace, ending: Ending, config: SearchConfig) -> Hypothesis:
-    """Follow the back-pointers from a hypothesis' last candidate to its first."""
+def trace_back(trace: Trace, ending: Ending, config: SearchConfig) -> Hypothesis:
+    """Return the hypothesis that ends here, by following the back-pointers to its first token."""
     path: list[int] = []
     tokens: list[int] = []
     log_probs: list[float] = []

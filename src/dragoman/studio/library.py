@@ -1,86 +1,101 @@
-"""The runs that a studio shows: loaded when first asked for, and again when their weights change."""
+"""The runs that a studio shows.
+
+Each is loaded when it is first needed, and again when its weights change.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
 
 from dragoman.errors import UserError
-from dragoman.studio import history, records
-from dragoman.system import System
+from dragoman.inference.system import System
+from dragoman.studio import records
+from dragoman.studio.cache import ResultCache
+from dragoman.studio.views.runs import WEIGHTS, describe_run
 
-KEPT = 8  # searches and maps that are remembered, so that a tree needs no second search
+CACHED_RESULTS = 8  # searches and maps of a run, so that a tree needs no second search
 
 
-class Unknown(UserError):
+class NotFound(UserError):
     """There is no such run or upload."""
 
 
+@dataclass(frozen=True)
+class LoadedRun:
+    """A run's system, and the latest results that were computed with it.
+
+    Both are safe to use from many threads: a system never changes, and the cache has a lock of its
+    own. So requests about one run are answered side by side.
+    """
+
+    system: System
+    modified: float  # modification time of the weights
+    results: ResultCache = field(default_factory=lambda: ResultCache(CACHED_RESULTS))
+
+
 @dataclass
-class Entry:
+class RunEntry:
+    """A run of the library."""
+
     folder: Path
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    system: System | None = None
-    loaded: float = 0.0  # when the weights that are loaded were written
-    parameters: int | None = None
+    loaded: LoadedRun | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)  # held while loading, so that a run is loaded once
 
 
 class Library:
+    """The runs by id.
+
+    The id is the name of the folder, with a number if several folders have the same name.
+    """
+
     def __init__(self, folders: Sequence[Path], device: str = "auto") -> None:
         self.device = device
-        self.entries: dict[str, Entry] = {}
-        self._remembered: OrderedDict[tuple[str, Hashable], Any] = OrderedDict()
-        self._guard = threading.Lock()  # runs have locks of their own, but share what is remembered
+        self.entries: dict[str, RunEntry] = {}
         for folder in folders:
             if not (folder / "config.json").exists():
-                raise UserError(f"{folder}: not the folder of a run (there is no config.json in it)")
+                raise UserError(f"{folder}: not the folder of a run (it has no config.json)")
             name = folder.resolve().name
             names = chain([name], (f"{name}-{number}" for number in count(2)))
-            self.entries[next(one for one in names if one not in self.entries)] = Entry(folder)
+            self.entries[next(name for name in names if name not in self.entries)] = RunEntry(folder)
 
-    def entry(self, identity: str) -> Entry:
+    def entry(self, identity: str) -> RunEntry:
+        """Return the run with this id. Raise ``NotFound`` if there is none."""
         if identity not in self.entries:
-            raise Unknown(f"there is no run {identity!r} here; the studio shows: {', '.join(self.entries)}")
+            raise NotFound(f"there is no run {identity!r} here; the studio shows: {', '.join(self.entries)}")
         return self.entries[identity]
 
     def runs(self) -> list[records.Run]:
-        """Those that can be read: a folder may have been moved away or damaged since."""
-        found = []
+        """Describe the runs that can be read.
+
+        A folder may have been moved or damaged since the studio started.
+        """
+        runs = []
         for name, entry in self.entries.items():
             with suppress(UserError):
-                found.append(history.run(entry.folder, name, entry.parameters))
-        return found
+                parameters = entry.loaded.system.model.parameters_count if entry.loaded else None
+                runs.append(describe_run(entry.folder, name, parameters))
+        return runs
 
-    def system(self, identity: str) -> System:
-        """Hold the entry's lock while it is used."""
+    def load(self, identity: str) -> LoadedRun:
+        """Return a run that is ready to answer.
+
+        It is loaded if need be, and again if its weights have changed.
+        """
         entry = self.entry(identity)
-        path = entry.folder / history.WEIGHTS
+        path = entry.folder / WEIGHTS
         with entry.lock:
             if not path.exists():
                 raise UserError(f"{identity}: has no weights yet; training writes them at its end")
-            written = path.stat().st_mtime
-            if entry.system is None or written != entry.loaded:
-                entry.system, entry.loaded = System.load(entry.folder, self.device), written
-                entry.parameters = entry.system.model.parameters_count
-                self.forget(identity)
-            return entry.system
+            modified = path.stat().st_mtime
+            if entry.loaded is None or modified != entry.loaded.modified:
+                entry.loaded = LoadedRun(System.load(entry.folder, self.device), modified)
+            return entry.loaded
 
-    def remember(self, identity: str, key: Hashable, value: Any) -> None:
-        with self._guard:
-            self._remembered[identity, key] = value
-            while len(self._remembered) > KEPT:
-                self._remembered.popitem(last=False)
-
-    def recall(self, identity: str, key: Hashable) -> Any:
-        return self._remembered.get((identity, key))
-
-    def forget(self, identity: str) -> None:
-        with self._guard:
-            for key in [key for key in self._remembered if key[0] == identity]:
-                del self._remembered[key]
+    def system(self, identity: str) -> System:
+        """Return the system of a run, loaded if need be."""
+        return self.load(identity).system

@@ -1,4 +1,7 @@
-"""Files that were dropped on the page: kept for as long as the studio runs, a few at a time."""
+"""Files that were uploaded to the studio.
+
+They are stored for as long as it runs, up to a total size.
+"""
 
 from __future__ import annotations
 
@@ -9,76 +12,84 @@ from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dragoman.data.media import suffix_kind
+from dragoman.data.media import file_kinds, suffix_kind
 from dragoman.errors import UserError
-from dragoman.studio.library import Unknown
+from dragoman.studio.library import NotFound
 from dragoman.studio.records import Upload
+from dragoman.studio.views.media import CONTENT_TYPES
 
-LARGEST = 32_000_000  # bytes of a file
-TOGETHER = 512_000_000  # bytes of all; beyond it the oldest go
-TABLES = (".tsv", ".txt", ".jsonl", ".gz")
-TYPES = {
-    ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp",
-    ".wav": "audio/wav", ".flac": "audio/flac", ".ogg": "audio/ogg",
-}  # fmt: skip
+MAX_FILE_SIZE = 32_000_000  # bytes
+MAX_TOTAL_SIZE = 512_000_000  # bytes of all files; beyond it the oldest are deleted
+TABLE_SUFFIXES = (".tsv", ".txt", ".jsonl", ".gz")
 
 
-class TooLarge(UserError):
-    pass
+class UploadTooLarge(UserError):
+    """A file is larger than the studio accepts."""
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredUpload:
+    """An uploaded file, and what the page knows about it."""
+
     path: Path
     record: Upload
 
     @property
     def content_type(self) -> str:
-        return TYPES.get(self.path.suffix, "application/octet-stream")
+        """Return the media type of the file, for the Content-Type header."""
+        return CONTENT_TYPES.get(self.path.suffix, "application/octet-stream")
 
 
 class Uploads:
+    """The uploaded files, in a temporary folder that ``close`` deletes."""
+
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="dragoman-studio-", ignore_cleanup_errors=True)
-        self._kept: dict[str, Kept] = {}
+        self._stored: dict[str, StoredUpload] = {}  # by id, oldest first
 
-    async def take(self, name: str, chunks: AsyncIterable[bytes]) -> Upload:
+    async def store(self, name: str, chunks: AsyncIterable[bytes]) -> Upload:
+        """Store a file that arrives in chunks. The oldest files make room for it."""
         suffix = Path(name).suffix.lower()
-        kind = suffix_kind(f"file{suffix}") or ("table" if suffix in TABLES else None)
+        kind = suffix_kind(f"file{suffix}") or ("table" if suffix in TABLE_SUFFIXES else None)
         if kind is None:
+            suffixes = [suffix for modality in file_kinds().values() for suffix in modality.suffixes]
             raise UserError(
-                f"{name}: no kind of file that is read here; pictures are PNG, JPEG or WebP, recordings WAV, FLAC or "
-                "Ogg, feature sequences .npy, tables .tsv or .jsonl"
+                f"{name}: the studio does not read this kind of file; give one that ends in "
+                f"{', '.join([*suffixes, *TABLE_SUFFIXES])}"
             )
         identity = f"upload-{secrets.token_hex(8)}"
-        path = Path(self._folder.name) / f"{identity}{suffix}"  # the name given never becomes a path
+        path = Path(self._folder.name) / f"{identity}{suffix}"  # the name that was given never becomes a path
         size = 0
         try:
             with path.open("wb") as file:
                 async for chunk in chunks:
                     size += len(chunk)
-                    if size > LARGEST:
-                        raise TooLarge(f"{name}: larger than {LARGEST // 1_000_000} MB; give a smaller file")
+                    if size > MAX_FILE_SIZE:
+                        raise UploadTooLarge(
+                            f"{name}: larger than {MAX_FILE_SIZE // 1_000_000} MB; give a smaller file"
+                        )
                     file.write(chunk)
             if not size:
-                raise UserError(f"{name}: an empty file")
+                raise UserError(f"{name}: the file is empty")
         except BaseException:
             path.unlink(missing_ok=True)
             raise
         record = Upload(id=identity, name=os.path.basename(name), kind=kind, size=size, url=f"/api/uploads/{identity}")
-        self._kept[identity] = Kept(path, record)
-        while sum(one.record.size for one in self._kept.values()) > TOGETHER:
-            self._kept.pop(next(iter(self._kept))).path.unlink(missing_ok=True)
+        self._stored[identity] = StoredUpload(path, record)
+        while sum(upload.record.size for upload in self._stored.values()) > MAX_TOTAL_SIZE:
+            self._stored.pop(next(iter(self._stored))).path.unlink(missing_ok=True)
         return record
 
-    def get(self, identity: str) -> Kept:
-        if identity not in self._kept:
-            raise Unknown(f"{identity}: no such upload; drop the file again")
-        return self._kept[identity]
+    def get(self, identity: str) -> StoredUpload:
+        """Return the file with this id. Raise ``NotFound`` if there is none."""
+        if identity not in self._stored:
+            raise NotFound(f"{identity}: no such upload; upload the file again")
+        return self._stored[identity]
 
-    def address(self, path: str) -> str:
-        """Where the page finds a file that was uploaded; "" of any other."""
-        return next((one.record.url for one in self._kept.values() if str(one.path) == path), "")
+    def url(self, path: str) -> str:
+        """Return the URL of an uploaded file, or "" for any other path."""
+        return next((upload.record.url for upload in list(self._stored.values()) if str(upload.path) == path), "")
 
     def close(self) -> None:
+        """Delete all files."""
         self._folder.cleanup()

@@ -1,17 +1,27 @@
-"""What a training run tells. The terminal, ``metrics.jsonl`` and any page consume these; the trainer prints nothing."""
+"""What a training run reports. The terminal, the run's folder and any page consume these events.
+
+The trainer computes and yields them. It prints nothing and writes no file: ``writer.RunWriter``
+does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:  # events are imported by the command line, which shows its help without torch
+    from torch import Tensor
+
+    from dragoman.evaluation.metrics import Report
+    from dragoman.training.checkpoints.checkpoint import Checkpoint
 
 ENDLESS = 10**9  # updates: neither these nor epochs are limited
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What a validation found. Higher ``score`` is better."""
+    """The result of a validation. A higher ``score`` is better."""
 
     loss: float
     score: float
@@ -21,27 +31,33 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    update: int  # > 0: goes on where it stopped
+    """Training begins, or resumes."""
+
+    update: int  # > 0: resumed after this update
     last_update: int
-    batches: int  # in an epoch
+    batches: int  # per epoch
     padding: float  # share of the target positions
     source_padding: float
 
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
+    """Some updates were made: means since the last report."""
+
     update: int
     epoch: int
-    loss: float  # per target token, smoothed labels included, since the last of these
+    loss: float  # per target token, smoothed labels included
     learning_rate: float
     gradient_norm: float
     tokens_per_second: float
     seconds: float
-    gold_share: float = 1.0  # of the decoder's inputs; the others are its own (scheduled sampling)
+    gold_share: float = 1.0  # of the decoder's inputs; the others are its own predictions (scheduled sampling)
 
 
 @dataclass(frozen=True, slots=True)
 class Validated:
+    """The model was validated on dev."""
+
     update: int
     epoch: int
     loss: float  # per target token, no smoothing
@@ -53,16 +69,40 @@ class Validated:
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SnapshotDue:
+    """The weights are among those that the final model is averaged from, and have to be kept.
+
+    They are the model's own tensors: write or copy them before asking for the next event.
+    """
+
     update: int
+    weights: Mapping[str, Tensor] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDue:
+    """The state of training has to be saved. Its tensors are live, as those of ``SnapshotDue``."""
+
+    update: int
+    checkpoint: Checkpoint = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
+    """Training is over, or was interrupted."""
+
     update: int
     reason: str
-    finished: bool  # False: the same command goes on from here
+    finished: bool  # False: the same command resumes from here
     seconds: float
 
 
-Event: TypeAlias = Started | Stepped | Validated | Saved | Stopped
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """The final weights were evaluated. A run that was evaluated before does not report it again."""
+
+    side: str  # "test" or "dev"
+    report: Report
+
+
+Event: TypeAlias = Started | Stepped | Validated | SnapshotDue | CheckpointDue | Stopped | Evaluated

@@ -1,151 +1,148 @@
-"""The training loop: a generator of events that can be stopped anywhere and goes on exactly there.
+"""The training loop: a generator of events that can be stopped anywhere and resumes exactly there.
 
-Exactness: the batches of an epoch depend on (seed, epoch) alone, every update seeds the random numbers it uses from
-(seed, update), and validation draws none. So weights, optimiser, a few counters and, on running text, the decoder state
+It computes and reports; it writes no file. Exactness: the batches of an epoch depend on (seed,
+epoch) alone, every update seeds the random numbers it uses from (seed, update), and validation
+draws none. So the weights, the optimizer, a few counters and, on running text, the decoder state
 that is carried from update to update are the whole state.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.data.batching import Encoded
-from dragoman.data.running import RunningText
+from dragoman.data.corpus.batching import Encoded
+from dragoman.data.corpus.running import RunningText
+from dragoman.data.vocabulary import UNK
 from dragoman.errors import UserError
-from dragoman.modalities.text import hide_rare
+from dragoman.nn.blocks.word_dropout import drop_words
 from dragoman.nn.model import Model
-from dragoman.training.checkpoint import (
-    Progress,
-    load_carried,
-    load_checkpoint,
-    save_checkpoint,
+from dragoman.process.devices import available_cores, flush_denormals, pick_device
+from dragoman.recipe.training import TrainingConfig, gold_share
+from dragoman.runs.weights import named_weights
+from dragoman.training.checkpoints.checkpoint import Checkpoint
+from dragoman.training.checkpoints.progress import Progress
+from dragoman.training.events import (
+    ENDLESS,
+    CheckpointDue,
+    Event,
+    Scores,
+    SnapshotDue,
+    Started,
+    Stopped,
+    Validated,
 )
-from dragoman.training.ctc import summed_ctc
-from dragoman.training.events import ENDLESS, Event, Saved, Scores, Started, Stopped, Validated
 from dragoman.training.freezing import find_frozen
-from dragoman.training.loading import Loading
-from dragoman.training.machine import cores, pick_device, tiny_is_zero
-from dragoman.training.muon import hidden_matrices
-from dragoman.training.objective import check_attention, doubly_stochastic, loss_and_gold
-from dragoman.training.optim import clipped_step, gradient_norm, learning_rate, make_optimizer
-from dragoman.training.options import TrainingConfig
-from dragoman.training.reinforce import surrogate
-from dragoman.training.sampling import gold_share, mix
-from dragoman.training.shares import Shares, can_share, joined
-from dragoman.training.snapshots import Snapshots
-from dragoman.training.window import Window
+from dragoman.training.loading import BatchLoader
+from dragoman.training.meter import Meter
+from dragoman.training.objective.gradient import ShareResult, add_gradient
+from dragoman.training.objective.sampling import sample_inputs
+from dragoman.training.optim.muon import hidden_matrices
+from dragoman.training.optim.optimizer import clipped_step, gradient_norm, make_optimizer
+from dragoman.training.optim.schedule import learning_rate
+from dragoman.training.parallel.group import WorkerGroup, join_states
+from dragoman.training.parallel.threads import ThreadGroup, can_share_rows
 from dragoman.types import Batch, State
+
+MOST_SKIPPED = 20  # updates with a gradient that is not finite, before training gives up
 
 
 class Trainer:
-    """One run of training in one folder."""
+    """Trains one model on one corpus."""
 
     def __init__(
         self,
         model: Model,
         data: Encoded | RunningText,
         config: TrainingConfig,
-        folder: Path,
         validate: Callable[[Model], Scores],
         rare_targets: Tensor | None = None,
+        resume: Checkpoint | None = None,
     ) -> None:
-        self.model, self.data, self.config, self.folder = model, data, config, folder
+        """``rare_targets`` (V,): the chance of each token to be hidden in the decoder's inputs."""
+        self.model, self.data, self.config = model, data, config
         self.validate, self.rare_targets = validate, rare_targets
         self.device = pick_device(config.device)
-        self.threads = config.threads or cores()
-        torch.set_num_threads(self.threads)
+        threads = config.threads or available_cores()
+        torch.set_num_threads(threads)
         model.to(self.device)
-        check_attention(model.decoder, config)
         self.frozen = find_frozen(model, config.freeze)
         for parameter in self.frozen.parameters:
             parameter.requires_grad_(False)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = make_optimizer(config.optim, self.parameters, hidden_matrices(model))
+        shares_rows = self.device.type == "cpu" and can_share_rows(model)
+        self.workers: WorkerGroup = ThreadGroup(model, threads if shares_rows else 1)
         self.progress = Progress()
-        self.carried: State | None = None  # running text: where the streams stand
-        self.loading: Loading | None = None  # what the next batches come from, while training runs
+        self.carried: State | None = None  # running text: the decoder's state after the last batch
+        if resume is not None:
+            self.progress = resume.restore(model, self.optimizer)
+            self.carried = resume.carried(self.device) if data.carries else None
+        self.loader: BatchLoader | None = None  # where the next batches come from, while training runs
         self._known_batches: dict[int, list[np.ndarray]] = {}
-        self.checkpoint = folder / "checkpoint.safetensors"
-        self.metrics = folder / "metrics.jsonl"
-        self.snapshots = Snapshots(folder, config.average, config.average_of)
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
-        """Train to the end, or until ``should_stop``. Yields events; all but ``Saved`` are in ``metrics.jsonl`` too."""
+        """Train to the end, or until ``should_stop``, and yield what happens."""
         try:
             yield from self._run(should_stop)
         finally:
-            if self.loading is not None:
-                self.loading.close()
+            if self.loader is not None:
+                self.loader.close()
 
     def _run(self, should_stop: Callable[[], bool]) -> Iterator[Event]:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if self.checkpoint.exists():
-            self.progress = load_checkpoint(self.checkpoint, self.model, self.optimizer)
-            self.carried = load_carried(self.checkpoint, self.device) if self.data.carries else None
-        self._cut_metrics()
         progress, config = self.progress, self.config
         last_update = self.last_update
         batches = self._batches(progress.epoch)
-        progress.done = self._reason(last_update) if progress.done else ""  # limits may have been raised since
+        progress.done = self._reason_to_stop(last_update) if progress.done else ""  # limits may have been raised since
         if progress.done:
-            yield self._log(Stopped(progress.update, progress.done, True, progress.seconds))
+            yield Stopped(progress.update, progress.done, True, progress.seconds)
             return
-        yield self._log(
-            Started(
-                progress.update,
-                last_update,
-                len(batches),
-                *self.data.padding(batches, (config.seed, progress.epoch)),
-            )
-        )
-        validate_every = config.validate_every or self.updates_an_epoch
-        window = Window()
+        padding = self.data.padding(batches, (config.seed, progress.epoch))
+        yield Started(progress.update, last_update, len(batches), *padding)
+        validate_every = config.validate_every or self.updates_per_epoch
+        meter = Meter()
         began = saved_at = time.monotonic()
         seconds_before = progress.seconds
 
         def clock() -> float:
             return seconds_before + time.monotonic() - began
 
-        self.loading = Loading(self.data, config, self._batches, progress.epoch, progress.position)
+        self.loader = BatchLoader(self.data, config, self._batches, progress.epoch, progress.position)
         while True:
-            self._update(len(batches), last_update, window)
+            self._update(len(batches), last_update, meter)
             if progress.position >= len(batches):
                 progress.epoch, progress.position = progress.epoch + 1, 0
                 batches = self._batches(progress.epoch)
             progress.seconds = clock()
             if progress.update % config.log_every == 0:
                 share = gold_share(config.sampling, progress.update)
-                yield self._log(window.report(progress, self.optimizer.param_groups[0]["lr"], share))
+                yield meter.report(progress, self.optimizer.param_groups[0]["lr"], share)
             ends = progress.update >= last_update or (config.max_time or float("inf")) <= progress.seconds
             if ends or progress.update % validate_every == 0:
-                yield self._log(self._validate())
-                window.restart()
+                yield from self._validate()
+                meter.restart()
                 progress.seconds = clock()
-            reason = self._reason(last_update)
+            reason = self._reason_to_stop(last_update)
             interrupted = not reason and should_stop()
             progress.done = reason
             if reason or interrupted or time.monotonic() - saved_at > config.save_every:
                 progress.seconds = clock()
-                self._save()
+                checkpoint = Checkpoint.capture(self.model, self.optimizer, progress, self.carried)
+                yield CheckpointDue(progress.update, checkpoint)
                 saved_at = time.monotonic()
-                yield Saved(progress.update)
-                window.restart()
+                meter.restart()
             if reason or interrupted:
-                yield self._log(Stopped(progress.update, reason or "interrupted", bool(reason), progress.seconds))
+                yield Stopped(progress.update, reason or "interrupted", bool(reason), progress.seconds)
                 return
 
-    def _reason(self, last_update: int) -> str:
-        """Why training is over, or nothing."""
+    def _reason_to_stop(self, last_update: int) -> str:
+        """Return why training is over, or nothing while it is not."""
         progress, config = self.progress, self.config
         if progress.update >= last_update:
             return f"{last_update:,} updates done"
@@ -156,25 +153,23 @@ class Trainer:
         return ""
 
     @cached_property
-    def updates_an_epoch(self) -> int:
-        """Of the first: where rows are drawn anew, epochs differ by a few."""
+    def updates_per_epoch(self) -> int:
+        """Return the updates of the first epoch.
+
+        Where training varies the rows' lengths, epochs differ a little.
+        """
         return -(-len(self._batches(0)) // self.config.accumulate)
 
     @property
     def last_update(self) -> int:
-        limits = [self.config.max_updates, self.config.max_epochs and self.config.max_epochs * self.updates_an_epoch]
+        limits = [self.config.max_updates, self.config.max_epochs and self.config.max_epochs * self.updates_per_epoch]
         return min((limit for limit in limits if limit), default=ENDLESS)
 
-    def snapshot_paths(self) -> list[Path]:
-        """The weights that make the final model, in the order of ``progress.snapshots``."""
-        return self.snapshots.paths(self.progress)
-
-    def settle(self, *, compare: bool) -> None:
-        """Load the final weights. ``compare``: the mean of the snapshots with the best one alone, on dev."""
-        self.snapshots.settle(self.model, self.progress, self.validate if compare else None)
-
     def measure(self, updates: int = 3) -> float:
-        """Seconds an update takes here, tried on copies: training itself is not touched."""
+        """Return the seconds that an update takes here.
+
+        The weights are put back, so training is not changed.
+        """
         batches = self._batches(0)
         weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         self._train_mode()
@@ -183,7 +178,7 @@ class Trainer:
         for rows in batches[: updates + 1]:
             began = time.monotonic()
             batch = self.data.batch(rows).to(self.device)
-            self._gradients(self._inputs(batch, share), batch.tokens, seed=0)
+            self._add_gradients(self._inputs(batch, share), batch.tokens, seed=0)
             times.append((time.monotonic() - began) / batch.tokens)
         self.optimizer.zero_grad(set_to_none=True)
         self.model.load_state_dict(weights)
@@ -191,88 +186,72 @@ class Trainer:
         return per_token * self.data.tokens / len(batches) * self.config.accumulate * 1.15
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
-        """Asked for by the one who counts them and the one who reads them, which may be an epoch ahead."""
+        """Return the rows of each batch of an epoch.
+
+        Counting them and reading them may be an epoch apart.
+        """
         if epoch not in self._known_batches:
-            found = self.data.batches(self.config.batch_tokens, seed=self.config.seed, epoch=epoch, varied=True)
-            self._known_batches = {e: kept for e, kept in self._known_batches.items() if e >= epoch - 1}
-            self._known_batches[epoch] = found
+            batches = self.data.batches(self.config.batch_tokens, seed=self.config.seed, epoch=epoch, varied=True)
+            self._known_batches = {e: known for e, known in self._known_batches.items() if e >= epoch - 1}
+            self._known_batches[epoch] = batches
         return self._known_batches[epoch]
 
-    @tiny_is_zero()
-    def _update(self, batches: int, last_update: int, window: Window) -> None:
+    @flush_denormals()
+    def _update(self, batches: int, last_update: int, meter: Meter) -> None:
         progress, config = self.progress, self.config
         progress.update += 1
         seed = config.seed * 1_000_003 + progress.update
         torch.manual_seed(seed)
         if progress.position == 0:  # a new epoch reads its streams from their start
             self.carried = None
-        assert self.loading is not None
-        loaded = self.loading.take(min(config.accumulate, batches - progress.position))
+        assert self.loader is not None
+        loaded = self.loader.take(min(config.accumulate, batches - progress.position))
         progress.position += len(loaded)
         tokens = sum(batch.tokens for batch in loaded)
         self._train_mode()
         share = gold_share(config.sampling, progress.update)
-        learnt: list[_Learnt] = []
+        results: list[ShareResult] = []
         for index, batch in enumerate(loaded):
             batch = replace(batch.to(self.device), state=self.carried)
-            found = self._gradients(self._inputs(batch, share), tokens, seed * config.accumulate + index)
+            shares = self._add_gradients(self._inputs(batch, share), tokens, seed * config.accumulate + index)
             if self.data.carries:
-                self.carried = joined([one.state for one in found if one.state is not None])
-            learnt += found
-        total = sum(one.loss for one in learnt)
-        rewards = [one.reward for one in learnt if one.reward is not None]
+                self.carried = join_states([result.state for result in shares if result.state is not None])
+            results += shares
+        loss = sum(result.loss for result in results)
         norm = gradient_norm(self.parameters)
         rate = learning_rate(config.optim, progress.update, last_update, progress.reductions)
-        for options in self.optimizer.param_groups:
-            options["lr"] = rate
-        if np.isfinite(norm) and np.isfinite(total):
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        if np.isfinite(norm) and np.isfinite(loss):
             clipped_step(self.optimizer, norm, config.optim.clip)
+            rewards = [result.reward for result in results if result.reward is not None]
             if rewards:
-                progress.baseline = config.reinforce.moved(progress.baseline, sum(rewards) / tokens)
+                progress.baseline = config.reinforce.update_baseline(progress.baseline, sum(rewards) / tokens)
         else:
-            self.carried = None  # it may not be finite either
-            progress.skipped += 1
-            if progress.skipped > 20:
-                raise UserError(
-                    f"the gradient was not finite in {progress.skipped} updates (the last one: {progress.update}); "
-                    "lower the learning rate, for example --set training.optim.learning_rate=0.0003"
-                )
+            self._skip_update()
         self.optimizer.zero_grad(set_to_none=True)
         progress.tokens += tokens
-        window.add(total * tokens, tokens, norm)
+        meter.add(loss * tokens, tokens, norm)
 
-    def _gradients(self, batch: Batch, tokens: int, seed: int) -> list[_Learnt]:
-        if self._shares is None or not self._shares.can_take(batch):
-            return [self._learn(self.model, batch, tokens)]
-        return self._shares.run(lambda model, part: self._learn(model, part, tokens), batch, seed)
+    def _skip_update(self) -> None:
+        """Leave the weights alone; the gradient is not finite."""
+        self.carried = None  # it may not be finite either
+        self.progress.skipped += 1
+        if self.progress.skipped > MOST_SKIPPED:
+            raise UserError(
+                f"the gradient was not finite in {self.progress.skipped} updates (the last one: "
+                f"{self.progress.update}); lower the learning rate, for example "
+                "--set training.optim.learning_rate=0.0003"
+            )
 
-    @tiny_is_zero()  # here too: each thread has its own arithmetic
-    def _learn(self, model: Model, batch: Batch, tokens: int) -> _Learnt:
-        """Leave the gradient of the loss an update's token in the model's parameters."""
-        config, baseline = self.config, self.progress.baseline
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=config.autocast):
-            memory = model.encode(batch.sources) if config.doubly_stochastic or config.ctc else None
-            step = model.teach(batch, memory, need_attention=config.doubly_stochastic > 0)
-            loss, gold = loss_and_gold(step, batch, config.label_smoothing, scale=1 / tokens)
-        value, reward = loss.item(), None
-        if step.choices is not None:
-            reward = float(gold.sum())
-            expected = reward / batch.tokens if baseline is None else baseline
-            loss = loss + surrogate(step.choices, batch.mask, gold, expected, config.reinforce) / tokens
-        if memory is not None and step.attention is not None:
-            spread = doubly_stochastic(step.attention, batch.mask, memory.mask)
-            loss = loss + config.doubly_stochastic * spread / tokens
-        if memory is not None and config.ctc:
-            loss = (1 - config.ctc) * loss + config.ctc * summed_ctc(model, memory, batch) / tokens
-        loss.backward()
-        return _Learnt(value, reward, step.state.detach() if self.data.carries else None)
+    def _add_gradients(self, batch: Batch, tokens: int, seed: int) -> list[ShareResult]:
+        """Let the workers compute the gradient of a batch. ``tokens``: those of the whole update."""
 
-    @cached_property
-    def _shares(self) -> Shares | None:
-        """None: batches stay whole."""
-        if self.threads == 1 or self.device.type != "cpu" or not can_share(self.model):
-            return None
-        return Shares(self.model, self.threads)
+        def work(model: Model, share: Batch) -> ShareResult:
+            baseline, carries = self.progress.baseline, self.data.carries
+            return add_gradient(model, share, self.config, tokens=tokens, baseline=baseline, carries=carries)
+
+        return self.workers.run(work, batch, seed)
 
     def _train_mode(self) -> None:
         self.model.train()
@@ -280,52 +259,27 @@ class Trainer:
             module.eval()
 
     def _inputs(self, batch: Batch, share: float) -> Batch:
-        """What the decoder is fed: the gold tokens, rare ones hidden now and then, some replaced by its own."""
+        """Return the batch with some of the decoder's inputs hidden or replaced by its own."""
         if self.rare_targets is not None:
-            batch = replace(batch, inputs=hide_rare(batch.inputs, self.rare_targets))
-        return batch if share >= 1 else mix(self.model, batch, share)
+            batch = replace(batch, inputs=drop_words(batch.inputs, self.rare_targets, UNK))
+        return batch if share >= 1 else sample_inputs(self.model, batch, share)
 
-    def _validate(self) -> Validated:
+    def _validate(self) -> Iterator[Event]:
         progress, config = self.progress, self.config
         self.model.eval()
         with torch.inference_mode():
             scores = self.validate(self.model)
         rank = [scores.score, -scores.loss]
-        best = not progress.best or rank > progress.best
-        if best:
-            progress.best, progress.best_update = rank, progress.update
-            progress.waited = progress.waited_plateau = 0
-        else:
-            progress.waited += 1
-            progress.waited_plateau += 1
-            if progress.waited_plateau > config.optim.plateau_patience:
-                progress.reductions += 1
-                progress.waited_plateau = 0
-        self.snapshots.keep(self.model, progress, rank)
-        return Validated(
-            progress.update, progress.epoch, scores.loss, scores.score, scores.metric, best, progress.seconds,
+        best = progress.record_validation(rank, config.optim.plateau_patience)
+        if progress.record_snapshot(rank, config.average, config.average_of):
+            yield SnapshotDue(progress.update, named_weights(self.model))
+        yield Validated(
+            progress.update,
+            progress.epoch,
+            scores.loss,
+            scores.score,
+            scores.metric,
+            best,
+            progress.seconds,
             dict(scores.details),
-        )  # fmt: skip
-
-    def _save(self) -> None:
-        self.progress.metrics_bytes = self.metrics.stat().st_size if self.metrics.exists() else 0
-        save_checkpoint(self.checkpoint, self.model, self.optimizer, self.progress, self.carried)
-        self.snapshots.tidy(self.progress)
-
-    def _log(self, event: Event) -> Event:
-        line = json.dumps({"event": type(event).__name__.lower(), **asdict(event)}, ensure_ascii=False)
-        with open(self.metrics, "a", encoding="utf-8") as file:
-            file.write(line + "\n")
-        return event
-
-    def _cut_metrics(self) -> None:
-        """Drop the lines that were written after the checkpoint: those updates are done again."""
-        if self.metrics.exists():
-            os.truncate(self.metrics, min(self.progress.metrics_bytes, self.metrics.stat().st_size))
-
-
-@dataclass(frozen=True, slots=True)
-class _Learnt:
-    loss: float  # a token of the update
-    reward: float | None  # of hard attention's choices, summed
-    state: State | None  # behind the batch, where it is carried on
+        )

@@ -1,19 +1,29 @@
-"""Text to ids and back: one kind of tokeniser is one file of this folder, and the filename is its name."""
+"""Text to ids and back: each kind of tokeniser is one file here, and the filename is its name.
+
+May import the ground and ``data``; sentencepiece is imported when a subword tokeniser is made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+
+from dragoman.data.tokenizers._base import Tokenizer, TokenizerConfig, kinds, tokenizer_class
 from dragoman.data.tokenizers._choose import choose
-from dragoman.data.tokenizers.base import Tokenizer, TokenizerConfig, kinds, tokenizer_class
 from dragoman.errors import UserError
 
-__all__ = ["Tokenizer", "TokenizerConfig", "choose", "fit", "kinds", "load", "resolve", "tokenizer_class"]
+__all__ = [
+    "Tokenizer", "TokenizerConfig", "choose", "fit", "kinds", "load", "resolve", "segmentation_sampler",
+    "tokenizer_class",
+]  # fmt: skip
 
 
 def resolve(config: TokenizerConfig, texts: Sequence[str], side: str) -> tuple[TokenizerConfig, str]:
-    """``config`` with "auto" replaced by a kind, and the reason in a sentence (empty if nothing was to be chosen)."""
+    """Replace the kind "auto" by one that suits the texts; return the settings and the reason."""
     if config.kind != "auto":
         return config, ""
     kind, reason = choose(texts, side)
@@ -29,12 +39,13 @@ def resolve(config: TokenizerConfig, texts: Sequence[str], side: str) -> tuple[T
 
 
 def fit(config: TokenizerConfig, texts: Iterable[str], side: str = "text") -> Tokenizer:
-    """Learn a tokeniser from ``texts``; give the texts of both sides at once for a shared one.
+    """Learn a tokeniser from ``texts``; for a shared one, give the texts of both sides at once.
 
-    What a person should be told (why "auto" chose so, a size that could not be reached) is in ``notes``.
+    Its ``notes`` say what a person should know: why "auto" chose its kind, a size that could not be
+    reached.
     """
     if iter(texts) is texts:
-        texts = list(texts)  # an iterator runs dry after one pass
+        texts = list(texts)  # an iterator is empty after one pass
     if not any(texts):
         raise UserError(f"{side}: there is no text to learn a vocabulary from")
     reason = ""
@@ -48,5 +59,22 @@ def fit(config: TokenizerConfig, texts: Iterable[str], side: str = "text") -> To
 
 
 def load(folder: Path, name: str) -> Tokenizer:
-    """The tokeniser saved as ``name`` in ``folder``."""
+    """Load the tokeniser that was saved as ``name`` in ``folder``."""
     return Tokenizer.load(folder, name)
+
+
+def segmentation_sampler(
+    tokenizer: Tokenizer, texts: Sequence[str], end: int
+) -> Callable[[np.random.Generator], list[np.ndarray]]:
+    """Return a function that tokenises all texts with a new random segmentation, for each epoch.
+
+    Every text is closed by the token ``end``. The texts are prepared at the first call: dev texts
+    never need it.
+    """
+    prepared = cache(lambda: tokenizer.sampler(texts, end))
+
+    def sample(generator: np.random.Generator) -> list[np.ndarray]:
+        ids, lengths = prepared()(generator)
+        return [ids[begin:stop] for begin, stop in pairwise([0, *np.cumsum(lengths).tolist()])]
+
+    return sample

@@ -1,4 +1,4 @@
-"""The "auto" rule: which kind of tokeniser a column of text asks for, and why, in a sentence."""
+"""The rule behind "auto": which kind of tokeniser suits some texts, and why, in a sentence."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from dragoman.data.tokenizers.symbols import split
 from dragoman.data.tokenizers.words import units
 
-_SAMPLE = 10_000  # rows looked at, evenly spread
+_SAMPLE = 10_000  # rows examined, evenly spread
 _NUMBER = re.compile(r"\d\d")
-_CLOSED_MOST = 1_000  # a closed set is not larger
-_CLOSED_UNSEEN = 0.002  # of the tokens in one half of the rows, those never seen in the other half
-_CLOSED_REPEATS = 10  # a member of a closed set is seen so often, on average
+_CLOSED_MOST = 1_000  # most members of a closed set
+_CLOSED_UNSEEN = 0.002  # largest share of the tokens in one half of the rows that the other half does not have
+_CLOSED_REPEATS = 10  # how often a member of a closed set occurs on average, at least
 
 
 @dataclass(frozen=True)
 class _Set:
-    """The tokens that one way of splitting gives, and whether they look like a closed set."""
+    """The tokens that one way of splitting gives, to tell whether they are a closed set."""
 
     distinct: int
     total: int
-    unseen: float  # share of the tokens of odd rows that no even row has
+    unseen: float  # share of the tokens in odd rows that no even row has
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[str]]) -> _Set:
@@ -38,7 +38,7 @@ class _Set:
 
 
 def choose(texts: Sequence[str], side: str) -> tuple[str, str]:
-    """The kind of tokeniser for ``texts``, and the reason as one sentence that begins with ``side``."""
+    """Return the kind of tokeniser for ``texts``, and the reason in a sentence about ``side``."""
     sample = [text for text in texts[:: max(1, -(-len(texts) // _SAMPLE))] if text]
     rows = [row for row in map(split, sample) if row]
     if not rows:
@@ -53,13 +53,13 @@ def choose(texts: Sequence[str], side: str) -> tuple[str, str]:
     symbol_length = sum(len(symbol) for row in rows for symbol in row) / symbols.total
     numbers = [symbol for row in rows for symbol in row if _NUMBER.search(symbol)]
 
-    # Dates, prices, times: numbers are spelled out digit by digit, not learnt one by one.
+    # Dates, prices, times: numbers are spelled digit by digit, not learnt one by one.
     if len(numbers) >= 0.15 * symbols.total and len(set(numbers)) >= 0.02 * len(numbers) + 20 and long_row <= 100:
         return "characters", (
             f"{side}: characters, because {len(numbers) / symbols.total:.0%} of the words are numbers, "
             "best read digit by digit."
         )
-    # Phones and the like: short, and several to a row. Few rows leave some phones unseen in the other half.
+    # Phones and the like: short, several in a row. With few rows, one half may lack some of the other half's phones.
     if per_row >= 3 and symbol_length <= 3 and one_word < 0.5 and _phones(symbols, symbol_length):
         return "symbols", (
             f"{side}: symbols, because rows are made of {symbols.distinct} short symbols between spaces "
@@ -94,11 +94,14 @@ def choose(texts: Sequence[str], side: str) -> tuple[str, str]:
 
 
 def _phones(symbols: _Set, symbol_length: float) -> bool:
-    """Characters set apart by spaces may be many (Chinese); longer symbols must be a closed set."""
+    """Tell whether symbols are phones or the like.
+
+    Single characters may be many (Chinese); others are a closed set.
+    """
     return symbols.unseen <= 0.05 and (symbol_length <= 1.2 or symbols.distinct <= min(_CLOSED_MOST, symbols.total / 4))
 
 
 def _punctuated(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether punctuation hangs on words, as in ordinary writing."""
+    """Tell whether punctuation is attached to words, as in ordinary writing."""
     hanging = sum(len(symbol) > 1 and symbol[-1] in ".,;:!?)]\"'" for row in rows for symbol in row)
     return hanging > 0.01 * sum(map(len, rows))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from dragoman.data.tokenizers.base import UNKNOWN, Tokenizer, TokenizerConfig, clean, printable
+from dragoman.data.tokenizers._base import UNKNOWN, Tokenizer, TokenizerConfig, clean, printable
 from dragoman.data.vocabulary import SPECIALS, UNK, Vocabulary
 
 _SYMBOLS = tuple(f"<0x{value:02X}>" for value in range(256))

@@ -1,6 +1,6 @@
 """One Unicode code point is one token.
 
-Combining marks stay tokens of their own: a base and a mark never seen together are still both known.
+Combining marks are tokens of their own: a base and a mark never seen together are still both known.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Self
 
-from dragoman.data.tokenizers.base import UNKNOWN, Tokenizer, TokenizerConfig, clean
+from dragoman.data.tokenizers._base import UNKNOWN, Tokenizer, TokenizerConfig, clean
 from dragoman.data.vocabulary import UNK, Vocabulary
 
 

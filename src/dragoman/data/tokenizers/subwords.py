@@ -1,8 +1,9 @@
-"""Pieces of words, learnt by sentencepiece (byte-pair encoding, or a unigram model); unseen characters become bytes.
+"""Pieces of words, learnt by sentencepiece (byte-pair encoding, or a unigram model).
 
-Every text survives a round trip. As in ``words``, a text is read as if it began with a space, so that a word is cut
-the same at the start of a text and inside it. sentencepiece writes a space as U+2581 and drops training lines with
-U+2585 in them: these two are escaped, see ``escape``.
+Unseen characters become bytes. Decoding gives back every text exactly. As in ``words``, a text is
+read as if it began with a space, so that a word is split the same way at the start of a text and
+inside it. sentencepiece writes a space as U+2581 and drops training lines with U+2585 in them:
+these two are escaped, see ``escape``.
 """
 
 from __future__ import annotations
@@ -21,16 +22,26 @@ from typing import Any, Self
 import numpy as np
 
 from dragoman.config import ConfigError
-from dragoman.data.tokenizers._merges import Cuts, Merges, TooManyWords
-from dragoman.data.tokenizers.base import SPACE_MARK, UNKNOWN, CutAll, Tokenizer, TokenizerConfig, clean, printable
-from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, damaged, read_bytes
+from dragoman.data.tokenizers._base import (
+    ADVICE,
+    MISSING,
+    SPACE_MARK,
+    UNKNOWN,
+    SampleAll,
+    Tokenizer,
+    TokenizerConfig,
+    clean,
+    printable,
+)
+from dragoman.data.tokenizers._bpe_dropout import BPEDropout, SampleTable, TooManyWords
+from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from dragoman.errors import UserError
-from dragoman.files import write_atomically
+from dragoman.files import damaged_file, write_atomically
 
-_FIXED = len(SPECIALS) + 256  # ids that are there before anything is learnt
+_FIXED = len(SPECIALS) + 256  # ids that exist before anything is learnt
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _LARGEST_DEFAULT = 32_000
-_CHUNK = 10_000  # characters of a line that sentencepiece is shown at once
+_CHUNK = 10_000  # characters of a line that sentencepiece gets at once
 
 # Noncharacters stand for the two reserved characters; a noncharacter in the text itself gets _ESCAPE in front.
 _ESCAPE = "\ufdd1"
@@ -42,6 +53,7 @@ _ESCAPED = re.compile("\ufdd1[\ufdd0-\ufdd2]|\ufdd0|\ufdd2")
 
 class Subwords(Tokenizer):
     settings = frozenset({"size", "model", "drop", "normalize"})
+    order_matters = True
 
     def __init__(self, vocabulary: Vocabulary, normalize: str, model: bytes, drop: float = 0.0) -> None:
         super().__init__(vocabulary, normalize)
@@ -59,24 +71,24 @@ class Subwords(Tokenizer):
         for text in _lines(texts, config.normalize):
             characters.update(text)
             words.update(text.split(" "))
-        asked = config.size or default_size(characters, words)
-        room = asked - _FIXED
-        if room < 2:
+        size = config.size or default_size(characters, words)
+        free = size - _FIXED
+        if free < 2:
             raise UserError(
-                f"tokenizer.size = {asked}: subwords need at least {_FIXED + 2}, of which {_FIXED} are "
+                f"tokenizer.size = {size}: subwords need at least {_FIXED + 2}, of which {_FIXED} are "
                 "the single bytes and the specials; ask for more, or choose kind = 'bytes'"
             )
         notes = []
         rare: list[str] = []
-        if len(characters) > room:
+        if len(characters) > free:
             # The space is always needed, whatever its rank.
             ranked = sorted(characters, key=lambda character: (character != " ", -characters[character], character))
-            rare = ranked[room:]
+            rare = ranked[free:]
             notes.append(
-                f"{asked} subwords hold only the {room} most frequent of {len(characters)} characters; "
+                f"{size} subwords hold only the {free} most frequent of {len(characters)} characters; "
                 "the others are spelled as bytes"
             )
-        model = _train(_lines(texts, config.normalize), asked, config.model, rare)
+        model = _train(_lines(texts, config.normalize), size, config.model, rare)
         processor = _processor(model)
         symbols = [processor.id_to_piece(index) for index in range(len(SPECIALS), processor.get_piece_size())]
         blank = Vocabulary(symbols, [0] * processor.get_piece_size())
@@ -97,38 +109,38 @@ class Subwords(Tokenizer):
     def with_drop(self, drop: float, texts: Iterable[str]) -> Subwords:
         if drop == self.drop:
             return self
-        if drop and self._processor.get_score(_FIXED) != 0.0:  # of the oldest merge; a log-probability is below
+        if drop and self._processor.get_score(_FIXED) != 0.0:  # a merge's rank; log-probabilities are below 0
             raise ConfigError(f"tokenizer.drop = {drop:g}: a unigram model has no merges to leave out; set it to 0")
         return Subwords(self.vocabulary, self.normalize, self._model, drop)._counted(texts)
 
     def _counted(self, texts: Iterable[str]) -> Self:
-        """The same with how often each token stands in ``texts``, in all cuts: what only some cuts show is not rare."""
+        """Return this tokeniser with token counts over ``texts``, samples included."""
         counts = [0] * self.size
-        chance = np.random.default_rng(0)
+        generator = np.random.default_rng(0)
         for text in texts:
-            for index in chain(self.encode(text), self.vary(text, chance) if self.varies else ()):
+            for index in chain(self.encode(text), self.sample(text, generator) if self.varies else ()):
                 counts[index] += 1
         return type(self)(Vocabulary(self.vocabulary.symbols, counts), self.normalize, self._model, self.drop)
 
-    def vary(self, text: str, chance: np.random.Generator) -> list[int]:
+    def sample(self, text: str, generator: np.random.Generator) -> list[int]:
         if not self.varies:
             return self.encode(text)
-        return self._merges.cut(self._words(text), chance)
+        return self._dropout.sample(self._words(text), generator)
 
-    def cuts(self, texts: Sequence[str], closing: int) -> CutAll:
+    def sampler(self, texts: Sequence[str], end: int) -> SampleAll:
         if not self.varies:
-            return super().cuts(texts, closing)
+            return super().sampler(texts, end)
         try:
-            return Cuts(self._merges, map(self._words, texts), closing).draw
+            return SampleTable(self._dropout, map(self._words, texts), end).sample
         except TooManyWords:
-            return super().cuts(texts, closing)
+            return super().sampler(texts, end)
 
     def _words(self, text: str) -> list[str]:
         escaped = escape(clean(text, self.normalize))
         return [SPACE_MARK + word for word in escaped.split(" ")[1:]]
 
     @cached_property
-    def _merges(self) -> Merges:
+    def _dropout(self) -> BPEDropout:
         pieces = [self._processor.id_to_piece(index) for index in range(self.size)]
         numbers = {piece: index for index, piece in enumerate(pieces) if index >= _FIXED}
 
@@ -137,8 +149,9 @@ class Subwords(Tokenizer):
             spelled = (len(SPECIALS) + byte for byte in piece.encode("utf-8"))
             return tuple(spelled) if number is None else (number,)
 
-        ranks = {piece: number for piece, number in numbers.items() if len(piece) > 1}  # numbered in order of age
-        return Merges(ranks, self.drop, ids)
+        # pieces are numbered in the order of their merges
+        ranks = {piece: number for piece, number in numbers.items() if len(piece) > 1}
+        return BPEDropout(ranks, self.drop, ids)
 
     def _decode(self, ids: list[int]) -> str:
         return unescape(b"".join(self._spelled[index] for index in ids).decode("utf-8", errors="replace"))
@@ -154,9 +167,14 @@ class Subwords(Tokenizer):
     @classmethod
     def _load(cls, record: Mapping[str, Any], vocabulary: Vocabulary, folder: Path, name: str) -> Self:
         path = _model_path(folder, name)
-        model = read_bytes(path)
+        try:
+            model = path.read_bytes()
+        except FileNotFoundError:
+            raise UserError(f"{path}: {MISSING}") from None
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror})") from None
         if hashlib.sha256(model).hexdigest() != record.get("model_sha256"):
-            raise damaged(path, "its contents are not what was saved")
+            raise damaged_file(path, "its contents are not what was saved", ADVICE)
         drop = record.get("drop", 0.0)
         if not isinstance(drop, (int, float)) or not 0 <= drop < 1:
             raise ValueError(f"'drop' is {drop!r}")
@@ -167,24 +185,26 @@ class Subwords(Tokenizer):
 
 
 def default_size(characters: Mapping[str, int], words: Mapping[str, int]) -> int:
-    """Grows with the square root of the amount of text: about 8,000 for 30,000 sentences, 2,500 for 3,000.
+    """Return a vocabulary size that grows with the square root of the amount of text.
 
-    Never more than a piece for each distinct word of ordinary length (more would be there for accidents), never so
-    few that the characters do not fit, and 32,000 at most.
+    It is about 8,000 for 30,000 sentences and 2,500 for 3,000. There are no more pieces than
+    distinct words of ordinary length (more would only fit accidents), at least enough for the
+    characters, and at most 32,000.
     """
-    amount = sum(characters.values()) / 6  # words, counted alike in scripts that write no spaces
-    grown = 13.5 * math.sqrt(amount)
+    word_count = sum(characters.values()) / 6  # also for scripts without spaces
+    grown = 13.5 * math.sqrt(word_count)
     useful = _FIXED + len(characters) + sum(math.ceil(len(word) / 8) for word in words)
     fitting = min(grown, useful, _LARGEST_DEFAULT)
     return math.ceil(max(fitting, _FIXED + 1.2 * len(characters) + 32) / 8) * 8
 
 
 def escape(text: str) -> str:
-    """``text`` behind a space, free of the characters that sentencepiece keeps for itself; empty stays empty."""
+    """Put a space before a text, unless it is empty, and escape what sentencepiece reserves."""
     return " " + text.translate(_ESCAPE_TABLE) if text else ""
 
 
 def unescape(text: str) -> str:
+    """Undo ``escape``."""
     return _ESCAPED.sub(_unescape_one, text.removeprefix(" "))
 
 
@@ -214,12 +234,15 @@ def _processor(model: bytes) -> Any:
 
 
 def _train(lines: Iterator[str], size: int, model: str, rare: list[str]) -> bytes:
-    """One thread, so that the same text gives the same model; nothing is written to disk."""
+    """Train a model, with one thread, so that the same text gives the same model.
+
+    Nothing is written to disk.
+    """
     import sentencepiece
 
     without_rare = str.maketrans(dict.fromkeys(rare, " "))
-    # sentencepiece aborts the process over a word of 65,536 characters. Its learning does not look beyond words, so
-    # cutting very long lines costs a word here and there and loses no text.
+    # sentencepiece aborts the process at a word of 65,536 characters. It learns from words alone, so dividing very long
+    # lines breaks a word here and there and loses no text.
     chunks = (line[start : start + _CHUNK] for line in lines for start in range(0, len(line), _CHUNK))
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

@@ -1,6 +1,6 @@
-"""Whatever stands between spaces is one token: phones, tags, actions.
+"""Symbols between spaces, each one token: phones, tags, actions.
 
-Only U+0020 separates. Decoding joins with one space, so a round trip gives the text with single spaces.
+Only U+0020 separates. Decoding joins with one space, so encoding and decoding gives single spaces.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Self
 
-from dragoman.data.tokenizers.base import UNKNOWN, Tokenizer, TokenizerConfig, clean
+from dragoman.data.tokenizers._base import UNKNOWN, Tokenizer, TokenizerConfig, clean
 from dragoman.data.vocabulary import UNK, Vocabulary
 
 
 class Symbols(Tokenizer):
     settings = frozenset({"min_count", "normalize"})
+    splits_at_spaces = True
 
     @classmethod
     def fit(cls, config: TokenizerConfig, texts: Iterable[str]) -> Self:
@@ -34,4 +35,5 @@ class Symbols(Tokenizer):
 
 
 def split(text: str) -> list[str]:
+    """Split a text at its spaces."""
     return [symbol for symbol in text.split(" ") if symbol]

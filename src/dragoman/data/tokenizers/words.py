@@ -1,10 +1,11 @@
 """Words and single punctuation marks, with the spacing kept exactly.
 
-A space belongs to the token behind it: "Hello, world" is " Hello" "," " world", as if every text began with a
-space, so a word has the same token at the start of a text and inside it. Two tokens are always there: a space on
-its own, and the join (stored as the empty string), which takes away the space of the token behind it. With them
-a word that was only seen behind a space can be written without one and the other way round, so that any spacing
-of known words survives a round trip. An unknown word is UNK, and its spacing is kept too.
+A space belongs to the token after it: "Hello, world" is " Hello" "," " world", as if every text
+began with a space, so a word has the same token at the start of a text and inside it. Two tokens
+always exist: a single space, and the join (stored as the empty string), which removes the space of
+the token after it. With them, a word that was only seen after a space can be written without one
+and the other way round, so that any spacing of known words survives encoding and decoding. An
+unknown word is UNK, and its spacing is kept too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from dragoman.data.tokenizers.base import SPACE_MARK, UNKNOWN, Tokenizer, TokenizerConfig, clean, printable
+from dragoman.data.tokenizers._base import SPACE_MARK, UNKNOWN, Tokenizer, TokenizerConfig, clean, printable
 from dragoman.data.vocabulary import UNK, Vocabulary
 
 _SPACE, _JOIN = " ", ""
@@ -26,6 +27,7 @@ _ALWAYS = (_SPACE, _JOIN)
 
 class Words(Tokenizer):
     settings = frozenset({"size", "min_count", "normalize"})
+    splits_at_spaces = True
 
     def __init__(self, vocabulary: Vocabulary, normalize: str = "none") -> None:
         super().__init__(vocabulary, normalize)
@@ -37,7 +39,7 @@ class Words(Tokenizer):
         for text in texts:
             seen.update(units(clean(text, config.normalize)))
         vocabulary = Vocabulary.build(seen, min_count=config.min_count, size=config.size, always=_ALWAYS)
-        # A unit that was left out may still be written with two tokens: count what encoding really gives.
+        # A unit that was left out may still be written with two tokens: count what encoding gives.
         tokenizer = cls(vocabulary, config.normalize)
         counts = [0] * len(vocabulary)
         for unit, count in seen.items():
@@ -82,9 +84,9 @@ class Words(Tokenizer):
 
 
 def units(text: str) -> list[str]:
-    """``text`` behind a space, cut into words, single other characters, and the single space before each.
+    """Split a text into words and single other characters, each with the space before it.
 
-    Joined, the units are the text behind a space; empty text has none.
+    Joined, the units are the text with a space before it; an empty text has none.
     """
     return _unit_pattern().findall(" " + text) if text else []
 
@@ -92,7 +94,7 @@ def units(text: str) -> list[str]:
 @cache
 def _unit_pattern() -> re.Pattern[str]:
     # Python's \w has no combining marks, without which the words of many scripts fall apart. The joiners U+200C
-    # and U+200D stand inside words too. Code points above U+1FFFF that are marks are variation selectors only.
+    # and U+200D occur inside words too. Above U+1FFFF, the only marks are variation selectors.
     marks = "".join(
         character for character in map(chr, range(0x300, 0x20000)) if unicodedata.category(character).startswith("M")
     )

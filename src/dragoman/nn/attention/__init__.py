@@ -1,1 +1,1 @@
-"""One score a file; the filename is the name."""
+"""Attention scores, one in each file; the filename is the kind. May import the rest of ``nn``."""

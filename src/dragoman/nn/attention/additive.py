@@ -5,26 +5,30 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from dragoman.config import Section
-from dragoman.nn.deferred import LoopLinear
-from dragoman.nn.mlp_score import loop_mlp_score, start_vector
-from dragoman.nn.scoring import ScoredAttention
+from dragoman.nn import kernels
+from dragoman.nn.blocks.layers import LoopLinear
+from dragoman.nn.blocks.scored_attention import ScoredAttention
+from dragoman.nn.init import drawn_vector
 
 
 class Additive(ScoredAttention):
+    """Scores by a hidden layer that adds query and key."""
+
     reference = "Bahdanau et al. 2015, A.1.2"
 
     class Config(Section):
-        width: int | None = None  # of the hidden layer; as wide as the decoder if not said
+        width: int | None = None
+        """Width of the hidden layer. None: as wide as the decoder."""
 
     def __init__(self, config: Config, *, query_width: int, memory_width: int) -> None:
         super().__init__(config, query_width=query_width, memory_width=memory_width)
         hidden = config.width or query_width
         self.query = LoopLinear(query_width, hidden, bias=False)  # W1
         self.key = nn.Linear(memory_width, hidden)  # W2
-        self.vector = start_vector(hidden)  # v
+        self.vector = drawn_vector(hidden)  # v
 
     def keys(self, states: Tensor) -> Tensor:
         return self.key(states)
 
     def score(self, query: Tensor, keys: Tensor) -> Tensor:
-        return loop_mlp_score(self.query(query), keys, self.vector)
+        return kernels.loop_additive_score(self.query(query), keys, self.vector)

@@ -6,10 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import Section
-from dragoman.nn.scoring import ScoredAttention
+from dragoman.nn.blocks.scored_attention import ScoredAttention
 
 
 class Bilinear(ScoredAttention):
+    """Scores by a learned matrix between query and key."""
+
     reference = "Luong et al. 2015, eq. 8"
 
     class Config(Section):

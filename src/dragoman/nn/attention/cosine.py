@@ -1,6 +1,7 @@
 """score(s, h) = β cos(s, h) (Graves et al. 2014, eq. 5 and 6).
 
-A cosine lies in [-1, 1], so its softmax is nearly flat; the paper's key strength β, learned here, sharpens it.
+A cosine lies in [-1, 1], so its softmax is nearly flat. The paper's key strength β, learned here,
+sharpens it.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import Section
-from dragoman.nn.scoring import ScoredAttention, require_equal_widths
+from dragoman.nn.blocks.scored_attention import ScoredAttention, require_equal_widths
 
 
 class Cosine(ScoredAttention):
+    """Scores by the cosine of query and key, times a learned strength."""
+
     reference = "Graves et al. 2014, eq. 5 and 6"
 
     class Config(Section):
-        strength: float = 5.0  # β at the start of training
+        strength: float = 5.0
+        """Initial value of β."""
 
     def __init__(self, config: Config, *, query_width: int, memory_width: int) -> None:
         super().__init__(config, query_width=query_width, memory_width=memory_width)

@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 
 from dragoman.config import Section
-from dragoman.nn.scoring import ScoredAttention, require_equal_widths
+from dragoman.nn.blocks.scored_attention import ScoredAttention, require_equal_widths
 
 
 class Dot(ScoredAttention):
+    """Scores by the dot product of query and key."""
+
     reference = "Luong et al. 2015, eq. 8"
 
     class Config(Section):

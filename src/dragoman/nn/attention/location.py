@@ -1,8 +1,8 @@
-"""Attention that sees where it looked the step before, so that it moves on through a recording.
+"""Attention that sees where it looked in the previous step, so that it moves through a recording.
 
     e_ij = v · tanh(W s_{i-1} + V h_j + U f_ij + b),   f_i = F * α_{i-1}          (Chorowski et al. 2015, eq. 8 and 9)
 
-F are filters over positions. Before the first step nothing was looked at: f_1 = 0.
+F are filters over positions. Before the first step the weights are 0, so f_1 = 0.
 """
 
 from __future__ import annotations
@@ -14,19 +14,25 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from dragoman.config import Section
-from dragoman.nn.deferred import LoopLinear
-from dragoman.nn.mlp_score import mlp_score, start_vector
-from dragoman.nn.scoring import ScoredAttention
+from dragoman.nn import kernels
+from dragoman.nn.blocks.layers import LoopLinear
+from dragoman.nn.blocks.scored_attention import ScoredAttention
+from dragoman.nn.init import drawn_vector
 
 
 class Location(ScoredAttention):
+    """Additive scores that also see the weights of the previous step."""
+
     reference = "Chorowski et al. 2015, eq. 8 and 9"
     recurrent = True
 
     class Config(Section):
-        width: int | None = None  # of the hidden layer; as wide as the decoder if not said
+        width: int | None = None
+        """Width of the hidden layer. None: as wide as the decoder."""
         filters: int = Field(10, gt=0)
-        kernel: int = Field(31, gt=0)  # positions a filter sees; odd: as far to the left as to the right
+        """Number of convolution filters over the last step's weights."""
+        kernel: int = Field(31, gt=0)
+        """Positions that a filter sees. Odd, so that it sees as many on the left as on the right."""
 
         @field_validator("kernel")
         @classmethod
@@ -40,7 +46,7 @@ class Location(ScoredAttention):
         hidden = config.width or query_width
         self.query = LoopLinear(query_width, hidden, bias=False)  # W
         self.key = nn.Linear(memory_width, hidden)  # V and b
-        self.vector = start_vector(hidden)  # v
+        self.vector = drawn_vector(hidden)  # v
         self.filters = nn.Conv1d(1, config.filters, config.kernel, padding=config.kernel // 2, bias=False)  # F
         self.place = LoopLinear(config.filters, hidden, bias=False)  # U
 
@@ -48,14 +54,14 @@ class Location(ScoredAttention):
         return self.key(states)
 
     def score(self, query: Tensor, keys: Tensor) -> Tensor:
-        return mlp_score(self.query(query), keys, self.vector)
+        return kernels.additive_score(self.query(query), keys, self.vector)
 
     def weigh(self, query: Tensor, prepared: Any, previous: Tensor | None = None) -> Tensor:
         if previous is None:
             return super().weigh(query, prepared)
-        batch, asked, _, length = previous.shape
-        seen = self.filters(previous.reshape(batch * asked, 1, length))  # (B * Q, filters, S)
-        keys = prepared["keys"][:, None] + self.place(seen.transpose(1, 2)).view(batch, asked, length, -1)
-        # every query has keys of its own: B * Q sources of one query each
-        scores = self.score(query.reshape(batch * asked, 1, -1), keys.flatten(0, 1)).view(batch, asked, length)
+        batch, queries, _, length = previous.shape
+        features = self.filters(previous.reshape(batch * queries, 1, length))  # (B * Q, filters, S)
+        keys = prepared["keys"][:, None] + self.place(features.transpose(1, 2)).view(batch, queries, length, -1)
+        # every query has its own keys: B * Q sources with one query each
+        scores = self.score(query.reshape(batch * queries, 1, -1), keys.flatten(0, 1)).view(batch, queries, length)
         return torch.softmax(scores.masked_fill(prepared["padding"][:, None], float("-inf")), dim=-1)[:, :, None]

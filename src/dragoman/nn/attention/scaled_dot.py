@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 
 from dragoman.config import Section
-from dragoman.nn.scoring import ScoredAttention, require_equal_widths
+from dragoman.nn.blocks.scored_attention import ScoredAttention, require_equal_widths
 
 
 class ScaledDot(ScoredAttention):
+    """Scores by the dot product of query and key, divided by sqrt(D)."""
+
     reference = "Vaswani et al. 2017, eq. 1"
 
     class Config(Section):

@@ -1,1 +1,1 @@
-"""One decoder a file; the filename is the name."""
+"""Decoders, one in each file; the filename is the kind. May import the rest of ``nn``."""

@@ -1,7 +1,8 @@
-"""Convolutional decoder: causal gated convolutions, attention in every layer (Gehring et al. 2017, section 3).
+"""Convolutional decoder: causal convolutions with attention in every layer (Gehring et al. 2017).
 
-A layer sees the last ``kernel`` inputs; the carry holds the ``kernel - 1`` before the next token, so one call
-advances by any number of tokens. The score of a layer is (W h + g) · z, with g the token's vector.
+A layer sees the last ``kernel`` inputs. The carry holds the ``kernel - 1`` inputs before the next
+token, so one call advances by any number of tokens. The score of a layer is (W h + g) · z, where g
+is the token's vector (section 3.3).
 """
 
 from __future__ import annotations
@@ -13,24 +14,30 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from dragoman.config import Section
-from dragoman.contracts import Decoder
-from dragoman.nn.gated import HALF, GatedConvolution
-from dragoman.nn.layers import Dropout, Embedding
-from dragoman.nn.positions import PositionKind, Positions
+from dragoman.nn.blocks.gated_convolution import SQRT_HALF, GatedConvolution
+from dragoman.nn.blocks.layers import Dropout, Embedding
+from dragoman.nn.blocks.positions import PositionKind, Positions
+from dragoman.nn.contracts import Decoder
 from dragoman.types import Memory, State, Step
 
 
 class Conv(Decoder):
+    """A stack of causal convolutions; its state is a window of recent inputs for each layer."""
+
     reference = "Gehring et al. 2017"
+    token_tables = ("embedding.weight", "project.weight", "project.bias")
 
     class Config(Section):
         width: int = Field(256, gt=0)
         layers: int = Field(4, gt=0)
         kernel: int = Field(3, gt=1)
-        embedding: int = Field(256, gt=0)  # width of a token's vector
+        embedding: int = Field(256, gt=0)
+        """Width of a token's vector."""
         positions: PositionKind = "learned"
-        max_positions: int = Field(1024, gt=0)  # learned positions only
-        tie_embeddings: bool = True  # the output layer uses the token vectors
+        max_positions: int = Field(1024, gt=0)
+        """Number of positions in the table. For learned positions only."""
+        tie_embeddings: bool = True
+        """Use the token vectors as the output layer's weights."""
         dropout: float = Field(0.1, ge=0.0, lt=1.0)
 
     def __init__(
@@ -43,10 +50,11 @@ class Conv(Decoder):
     ) -> None:
         super().__init__()
         self.vocabulary, self.width = vocabulary, config.width
-        self.maps = 0 if memory_width is None else config.layers
+        self.map_shape = (0, 0) if memory_width is None else (config.layers, 1)
         self.past = config.kernel - 1
         self.embedding = Embedding(vocabulary, config.embedding)
         self.positions = Positions(config.positions, config.embedding, config.max_positions)
+        self.longest = self.positions.longest
         self.enter = nn.Linear(config.embedding, config.width)
         self.layers = nn.ModuleList(GatedConvolution(config.width, config.kernel) for _ in range(config.layers))
         self.attentions = nn.ModuleList()
@@ -63,6 +71,7 @@ class Conv(Decoder):
             self.project.weight = self.embedding.weight
 
     def start(self, memory: Memory | None, sources: int) -> State:
+        """Return a state whose windows are zeros."""
         weight = self.project.weight
         carry: dict[str, Any] = {
             str(index): weight.new_zeros(sources, self.past, self.width) for index in range(len(self.layers))
@@ -75,9 +84,10 @@ class Conv(Decoder):
         return State(sources, fixed, carry)
 
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
+        """Advance by ``tokens`` (N, T)."""
         fixed: Any = state.fixed
         carry: Any = state.carry
-        begin = int(carry["position"][0])  # all rows of a state have read as many tokens
+        begin = int(carry["position"][0])  # all rows of a state have read the same number of tokens
         vectors = self.embedding(tokens)
         vectors = self.dropout(vectors + self.positions(begin, tokens.shape[1], vectors))  # g: (N, T, E)
         x = self.enter(vectors)
@@ -87,18 +97,20 @@ class Conv(Decoder):
             name = str(index)
             wide = torch.cat([carry[name], x], 1)  # (N, kernel - 1 + T, D)
             carried[name] = wide[:, -self.past :]
-            made = layer(self.dropout(wide))
+            out = layer(self.dropout(wide))
             if fixed:
-                looked, weights = self.attentions[index](made, vectors, fixed, state.sources)
-                made = (made + looked) * HALF
+                context, weights = self.attentions[index](out, vectors, fixed, state.sources)
+                out = (out + context) * SQRT_HALF
                 maps.append(weights)
-            x = (made + x) * HALF
+            x = (out + x) * SQRT_HALF
         features = self.dropout(self.leave(x))
         attention = torch.stack(maps, 2) if need_attention and maps else None  # (N, T, L, S)
         return Step(features, self.project, State(state.sources, fixed, carried), attention)
 
 
 class _Attention(nn.Module):
+    """The attention of one layer."""
+
     def __init__(self, width: int, embedding: int, memory_width: int) -> None:
         super().__init__()
         self.query = nn.Linear(width, memory_width)
@@ -106,11 +118,11 @@ class _Attention(nn.Module):
         self.back = nn.Linear(memory_width, width)
 
     def forward(self, x: Tensor, vectors: Tensor, fixed: dict[str, Tensor], sources: int) -> tuple[Tensor, Tensor]:
-        """x (N, T, D) → what it looked at (N, T, D), weights (N, T, S)."""
+        """Return the contexts (N, T, D) and weights (N, T, S) of x (N, T, D)."""
         rows, length, _ = x.shape
-        asked = (self.query(x) + self.vector(vectors)) * HALF
-        asked = asked.view(sources, -1, asked.shape[-1])  # (B, k * T, M)
-        scores = torch.bmm(asked, fixed["keys"].transpose(1, 2))
+        query = (self.query(x) + self.vector(vectors)) * SQRT_HALF
+        query = query.view(sources, -1, query.shape[-1])  # (B, k * T, M)
+        scores = torch.bmm(query, fixed["keys"].transpose(1, 2))
         weights = torch.softmax(scores.masked_fill(fixed["padding"][:, None], float("-inf")), dim=-1)
         context = torch.bmm(weights, fixed["values"]).view(rows, length, -1)
         return self.back(context), weights.view(rows, length, -1)

@@ -1,1 +1,1 @@
-"""One encoder a file; the filename is the name."""
+"""Encoders, one in each file; the filename is the kind. May import the rest of ``nn``."""

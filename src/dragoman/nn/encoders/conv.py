@@ -1,7 +1,7 @@
-"""Convolutional encoder: stacked gated convolutions with residuals and positions (Gehring et al. 2017).
+"""Convolutional encoder: gated convolutions with residuals and positions (Gehring et al. 2017).
 
-Attention compares with the states z and averages z + e, the states together with the inputs (section 3.3): keys and
-values of the memory differ. The summary is the mean of the states.
+Attention compares with the states z and averages z + e, the states together with the inputs
+(section 3.3), so keys and values of the memory differ. The summary is the mean of the states.
 """
 
 from __future__ import annotations
@@ -10,23 +10,27 @@ from pydantic import Field, field_validator
 from torch import nn
 
 from dragoman.config import Section
-from dragoman.contracts import Encoder
-from dragoman.nn.gated import HALF, GatedConvolution, Norm, NormKind
-from dragoman.nn.layers import Dropout
-from dragoman.nn.positions import PositionKind, Positions
+from dragoman.nn.blocks.gated_convolution import SQRT_HALF, GatedConvolution, Norm, NormKind
+from dragoman.nn.blocks.layers import Dropout
+from dragoman.nn.blocks.positions import PositionKind, Positions
+from dragoman.nn.contracts import Encoder
 from dragoman.types import Memory, Padded
 
 
 class Conv(Encoder):
+    """A stack of gated convolutions."""
+
     reference = "Gehring et al. 2017"
 
     class Config(Section):
         width: int = Field(256, gt=0)
         layers: int = Field(4, gt=0)
-        kernel: int = Field(3, gt=0)  # odd: as far to the left as to the right
+        kernel: int = Field(3, gt=0)
+        """Width of the convolution. Odd, so that it sees as many positions on both sides."""
         norm: NormKind = "none"
         positions: PositionKind = "learned"
-        max_positions: int = Field(1024, gt=0)  # learned positions only
+        max_positions: int = Field(1024, gt=0)
+        """Number of positions in the table. For learned positions only."""
         dropout: float = Field(0.1, ge=0.0, lt=1.0)
 
         @field_validator("kernel")
@@ -42,18 +46,20 @@ class Conv(Encoder):
         self.summary_shape = (1, 1, config.width)
         self.reach = config.kernel // 2
         self.positions = Positions(config.positions, input_width, config.max_positions)
+        self.longest = self.positions.longest
         self.enter = nn.Linear(input_width, config.width)
         self.layers = nn.ModuleList(GatedConvolution(config.width, config.kernel) for _ in range(config.layers))
         self.norms = nn.ModuleList(Norm(config.norm, config.width) for _ in range(config.layers))
         self.dropout = Dropout(config.dropout)
 
     def forward(self, source: Padded) -> Memory:
+        """Encode ``source`` (B, S, input_width)."""
         real = source.mask[:, :, None].to(source.data.dtype)
         embedded = source.data + self.positions(0, source.data.shape[1], source.data)
         first = self.enter(self.dropout(embedded)) * real  # (B, S, D)
         x = first
         for layer, norm in zip(self.layers, self.norms, strict=True):
             wide = nn.functional.pad(self.dropout(x), (0, 0, self.reach, self.reach))
-            x = norm((layer(wide) + x) * HALF, source.mask) * real  # padding stays zero, as beyond the edges
+            x = norm((layer(wide) + x) * SQRT_HALF, source.mask) * real  # padding stays zero
         mean = x.sum(1) / real.sum(1)
-        return Memory(x, source.mask, values=(x + first) * HALF, summary=mean[:, None, None])
+        return Memory(x, source.mask, values=(x + first) * SQRT_HALF, summary=mean[:, None, None])

@@ -1,8 +1,9 @@
-"""Convolutional encoder of pictures: a grid of regions, row by row, that attention looks at (Xu et al. 2015).
+"""Convolutional encoder of pictures: a grid of regions, row by row, for attention (Xu et al. 2015).
 
-The network is a small residual one that learns from scratch on a CPU, or ResNet-18 or -50 (He et al. 2016), which may
-start from published weights. A vector says of each region in which row and column it is. The summary is the mean of the
-regions, from which a recurrent decoder's first state is made (section 3.1.2).
+The network is a small residual one that learns from scratch on a CPU, or ResNet-18 or -50 (He et
+al. 2016), which may start from published weights. Position vectors tell the row and the column of
+each region. The summary is the mean of the regions; a recurrent decoder makes its first state of it
+(section 3.1.2).
 """
 
 from __future__ import annotations
@@ -14,27 +15,38 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from dragoman.config import Section, TooLong
-from dragoman.contracts import Encoder
-from dragoman.nn.layers import Dropout, compact
-from dragoman.nn.positions import sinusoids
-from dragoman.nn.resnet import Compact, GroupPictureNorm, PictureNorm, ResNet
+from dragoman.nn.blocks.layers import Dropout
+from dragoman.nn.blocks.positions import sinusoids
+from dragoman.nn.blocks.resnet import CompactNetwork, GroupPictureNorm, PictureNorm, ResNet
+from dragoman.nn.contracts import Encoder
+from dragoman.nn.padding import compact
 from dragoman.types import Memory, Padded
 
 
 class Grid(Encoder):
+    """A convolutional network whose last feature map becomes the states."""
+
     reference = "Xu et al. 2015; He et al. 2016"
     reads = "picture"
 
     class Config(Section):
         network: Literal["compact", "resnet18", "resnet50"] = "compact"
-        weights: str | None = None  # file (.safetensors) of published ResNet weights that a new run starts from
-        width: int = Field(256, gt=0)  # of a region's vector
-        stride: Literal[2, 4, 8, 16, 32] = 8  # pixels along the side of a region; of a ResNet, 4 or more
-        channels: tuple[int, ...] = (32, 64, 128)  # of the compact network, one a stage
-        norm: Literal["batch", "group"] = "batch"  # group: of each picture alone; of the compact network only
-        positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"  # of rows and columns
-        max_positions: int = Field(64, gt=0)  # learned positions only: rows, and columns, at most
-        dropout: float = Field(0.1, ge=0.0, lt=1.0)  # of the regions' vectors
+        weights: str | None = None
+        """A .safetensors file of pretrained ResNet weights that a new run starts from."""
+        width: int = Field(256, gt=0)
+        """Width of a region's vector."""
+        stride: Literal[2, 4, 8, 16, 32] = 8
+        """Side of a region in pixels. At least 4 for a ResNet."""
+        channels: tuple[int, ...] = (32, 64, 128)
+        """Channels of each stage of the compact network."""
+        norm: Literal["batch", "group"] = "batch"
+        """Normalisation of the compact network. group: over each picture alone."""
+        positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+        """Positions of rows and columns."""
+        max_positions: int = Field(64, gt=0)
+        """The most rows, and the most columns. For learned positions only."""
+        dropout: float = Field(0.1, ge=0.0, lt=1.0)
+        """Dropout on the regions' vectors."""
 
         @model_validator(mode="after")
         def _combination(self) -> Any:
@@ -59,27 +71,33 @@ class Grid(Encoder):
         super().__init__()
         self.width, self.stride = config.width, config.stride
         self.summary_shape = (1, 1, config.width)
-        self.network: Compact | ResNet
+        self.network: CompactNetwork | ResNet
         if config.network == "compact":
             norm = GroupPictureNorm if config.norm == "group" else PictureNorm
-            self.network = Compact(input_width, config.channels, config.stride, norm)
+            self.network = CompactNetwork(input_width, config.channels, config.stride, norm)
         else:
             self.network = ResNet(config.network, input_width, config.stride)
         self.leave = nn.Linear(self.network.width, config.width)
-        self.most, self.positions = config.max_positions, config.positions
+        self.max_positions, self.positions = config.max_positions, config.positions
         self.places: nn.Parameter | None = None
         if config.positions == "learned":  # rows, then columns
             self.places = nn.Parameter(torch.randn(2, config.max_positions, config.width // 2) * config.width**-0.5)
         self.dropout = Dropout(config.dropout)
+        self.weights = config.weights
+
+    @property
+    def pretrained(self) -> tuple[str, nn.Module] | None:
+        return None if self.weights is None else (self.weights, self.network)
 
     def forward(self, source: Padded) -> Memory:
+        """Encode pictures (B, H, W, input_width) into regions (B, rows * columns, D)."""
         mask = None if bool(source.mask.all()) else source.mask
         real = source.data * source.mask[..., None]  # (B, H, W, C)
-        found, mask = self.network(real.permute(0, 3, 1, 2), mask)
-        rows, columns = found.shape[2:]
-        regions = self.leave(found.permute(0, 2, 3, 1))  # (B, rows, columns, D)
+        features, mask = self.network(real.permute(0, 3, 1, 2), mask)
+        rows, columns = features.shape[2:]
+        regions = self.leave(features.permute(0, 2, 3, 1))  # (B, rows, columns, D)
         if self.positions != "none":
-            regions = regions + self._where(rows, columns, regions)
+            regions = regions + self._positions(rows, columns, regions)
         if mask is None:
             mask = torch.ones(regions.shape[:3], dtype=torch.bool, device=regions.device)
         states, mask = compact(self.dropout(regions.flatten(1, 2)), mask.flatten(1))  # (B, S, D)
@@ -87,16 +105,17 @@ class Grid(Encoder):
         mean = states.sum(1) / mask.sum(1, keepdim=True)
         return Memory(states, mask, summary=mean[:, None, None])
 
-    def _where(self, rows: int, columns: int, like: Tensor) -> Tensor:
-        """(rows, columns, D): the first half of a vector tells the row, the other the column."""
+    def _positions(self, rows: int, columns: int, like: Tensor) -> Tensor:
+        """Return vectors (rows, columns, D): half of each tells the row, half the column."""
         half = self.width // 2
         if self.places is None:
             down, across = (sinusoids(0, count, half).to(like) for count in (rows, columns))
         else:
-            if max(rows, columns) > self.most:
+            if max(rows, columns) > self.max_positions:
                 raise TooLong(
                     f"a picture of {rows} rows and {columns} columns of regions is larger than max_positions = "
-                    f"{self.most}; raise it, make pictures smaller (source.size), or use positions = 'sinusoidal'"
+                    f"{self.max_positions}; raise it, make pictures smaller (source.size), or use positions = "
+                    "'sinusoidal'"
                 )
             down, across = self.places[0, :rows], self.places[1, :columns]
         return torch.cat([down[:, None].expand(-1, columns, -1), across.expand(rows, -1, -1)], -1)

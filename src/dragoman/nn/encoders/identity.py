@@ -1,13 +1,18 @@
-"""No encoder: the source's vectors as they are. For a decoder that reads the source itself, or as a baseline."""
+"""No encoder: the states are the source's vectors.
+
+It is for a decoder that reads the source itself, or a baseline.
+"""
 
 from __future__ import annotations
 
 from dragoman.config import Section
-from dragoman.contracts import Encoder
+from dragoman.nn.contracts import Encoder
 from dragoman.types import Memory, Padded
 
 
 class Identity(Encoder):
+    """Passes the vectors on unchanged."""
+
     reference = "Liu et al. 2018, section 4.2.3: a network without an encoder"
 
     class Config(Section):
@@ -19,4 +24,5 @@ class Identity(Encoder):
         self.summary_shape = None
 
     def forward(self, source: Padded) -> Memory:
+        """Return the vectors of ``source`` as states."""
         return Memory(source.data, source.mask)

@@ -1,8 +1,8 @@
-"""Convolutions that halve time, under any other encoder of sequences: sound has more frames than anybody needs.
+"""Convolutions of stride 2 that shorten a sequence before another encoder reads it, as for sound.
 
-Each layer is a gated convolution of stride 2 (Synnaeve et al. 2020, section 3.2; the front of the Transformers of Wang
-et al. 2020). It sees zeros on padding, as beyond the edges, so a row of S positions becomes ceil(S / 2) whatever
-follows it.
+Each layer is a gated convolution of stride 2 (Synnaeve et al. 2020, section 3.2; also in front of
+the Transformers of Wang et al. 2020). Padding is zero, like the positions beyond the edges, so a
+row of S positions becomes one of ceil(S / 2) whatever follows it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 from torch import Tensor, nn
 
 from dragoman.config import ConfigError, Section
-from dragoman.contracts import Encoder
-from dragoman.nn.layers import Dropout
+from dragoman.nn.blocks.layers import Dropout
+from dragoman.nn.contracts import Encoder
 from dragoman.parts import kind_of, parse, part
 from dragoman.types import Memory, Padded
 
@@ -22,14 +22,21 @@ InnerConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda value: p
 
 
 class Subsampled(Encoder):
+    """Strided convolutions below an inner encoder of any kind."""
+
     reference = "Synnaeve et al. 2020; Wang et al. 2020"
 
     class Config(Section):
-        width: int = Field(256, gt=0)  # of what the inner encoder reads
-        layers: int = Field(2, gt=0)  # each halves time
-        kernel: int = Field(3, gt=0)  # odd: as far to the left as to the right
-        dropout: float = Field(0.0, ge=0.0, lt=1.0)  # of what the inner encoder reads
+        width: int = Field(256, gt=0)
+        """Width of the vectors that the inner encoder reads."""
+        layers: int = Field(2, gt=0)
+        """Number of convolutions. Each halves the length."""
+        kernel: int = Field(3, gt=0)
+        """Width of the convolution. Odd, so that it sees as many positions on both sides."""
+        dropout: float = Field(0.0, ge=0.0, lt=1.0)
+        """Dropout on the vectors that the inner encoder reads."""
         inner: InnerConfig = Field(default={"kind": "transformer"}, validate_default=True)
+        """The encoder that reads the shortened sequence."""
 
         @field_validator("kernel")
         @classmethod
@@ -49,23 +56,27 @@ class Subsampled(Encoder):
         self.inner: Encoder = build(config.inner, input_width=config.width)
         self.width, self.summary_shape = self.inner.width, self.inner.summary_shape
         self.stride = 2**config.layers * self.inner.stride
+        self.longest = None if self.inner.longest is None else 2**config.layers * self.inner.longest
+        self.self_attention_shape = self.inner.self_attention_shape
 
     def forward(self, source: Padded) -> Memory:
-        return self.inner(self._front(source))
+        """Encode ``source`` (B, S, input_width)."""
+        return self.inner(self._shorten(source))
 
     def self_attention(self, source: Padded) -> Tensor | None:
-        return self.inner.self_attention(self._front(source))
+        """Return the inner encoder's self-attention, over the shortened sequence."""
+        return self.inner.self_attention(self._shorten(source))
 
-    def _front(self, source: Padded) -> Padded:
+    def _shorten(self, source: Padded) -> Padded:
         x, mask = source.data, source.mask
         for layer in self.layers:
             x = layer(x.masked_fill(~mask[:, :, None], 0.0))
-            mask = mask[:, ::2]  # position i looks around 2 i, and is real if that is
+            mask = mask[:, ::2]  # position i is centred on 2 i, and real if that is
         return Padded(self.dropout(x), mask)
 
 
 class _Halving(nn.Module):
-    """GLU(conv(x)) of stride 2: (B, S, D) → (B, ceil(S / 2), width)."""
+    """A gated convolution of stride 2: (B, S, D) → (B, ceil(S / 2), width)."""
 
     def __init__(self, input_width: int, width: int, kernel: int) -> None:
         super().__init__()
@@ -74,4 +85,5 @@ class _Halving(nn.Module):
         nn.init.zeros_(self.convolve.bias)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor) -> Tensor:
+        """Convolve x (B, S, D)."""
         return nn.functional.glu(self.convolve(x.transpose(1, 2)), dim=1).transpose(1, 2)

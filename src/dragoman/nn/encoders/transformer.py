@@ -10,14 +10,18 @@ import math
 import torch
 from torch import Tensor, nn
 
-from dragoman.contracts import Encoder
-from dragoman.nn.layers import Dropout, Linear
-from dragoman.nn.positions import Positions
-from dragoman.nn.transformer import BlockConfig, FeedForward, Sublayer, attend_within, check_heads, start
+from dragoman.nn import kernels
+from dragoman.nn.blocks.layers import Dropout, Linear
+from dragoman.nn.blocks.positions import Positions
+from dragoman.nn.blocks.transformer import BlockConfig, FeedForward, Sublayer, check_heads
+from dragoman.nn.contracts import Encoder
+from dragoman.nn.init import draw_xavier
 from dragoman.types import Memory, Padded
 
 
 class Transformer(Encoder):
+    """A stack of self-attention blocks."""
+
     reference = "Vaswani et al. 2017"
 
     class Config(BlockConfig):
@@ -31,25 +35,29 @@ class Transformer(Encoder):
         self.scale = math.sqrt(input_width)  # section 3.4
         self.enter = nn.Linear(input_width, config.width) if input_width != config.width else nn.Identity()
         self.positions = Positions(config.positions, config.width, config.max_positions)
+        self.longest = self.positions.longest
+        self.self_attention_shape = (config.layers, config.heads)
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(_Block(config) for _ in range(config.layers))
         self.last_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
 
     def forward(self, source: Padded) -> Memory:
+        """Encode ``source`` (B, S, input_width)."""
         return self._run(source, None)
 
     def self_attention(self, source: Padded) -> Tensor:
-        seen: list[Tensor] = []
-        self._run(source, seen)
-        return torch.stack(seen, 1)  # (B, L, H, S, S)
+        """Return where each position looks, (B, L, H, S, S)."""
+        collected: list[Tensor] = []
+        self._run(source, collected)
+        return torch.stack(collected, 1)
 
-    def _run(self, source: Padded, seen: list[Tensor] | None) -> Memory:
-        """``seen`` collects the weights of each layer, (B, H, S, S)."""
-        hidden = None if bool(source.mask.all()) else ~source.mask[:, None]  # (B, 1, S)
+    def _run(self, source: Padded, collected: list[Tensor] | None) -> Memory:
+        """Encode ``source``; ``collected`` gets the weights of each layer, (B, H, S, S)."""
+        padding = None if bool(source.mask.all()) else ~source.mask[:, None]  # (B, 1, S)
         x = self.enter(source.data * self.scale)
         x = self.dropout(x + self.positions(0, x.shape[1], x))
         for block in self.blocks:
-            x = block(x, hidden, seen)
+            x = block(x, padding, collected)
         states = self.last_norm(x)  # (B, S, D)
         real = source.mask[:, :, None].to(states.dtype)
         mean = (states * real).sum(1) / real.sum(1)
@@ -57,6 +65,8 @@ class Transformer(Encoder):
 
 
 class _Block(nn.Module):
+    """Self-attention and feed-forward, each within a residual connection."""
+
     def __init__(self, config: BlockConfig) -> None:
         super().__init__()
         self.heads = config.heads
@@ -65,17 +75,18 @@ class _Block(nn.Module):
         self.around_attention = Sublayer(config)
         self.feed_forward = FeedForward(config)
         self.around_feed_forward = Sublayer(config)
-        start(self.join)
+        draw_xavier(self.join)
         for part in self.project.weight.data.chunk(3):
             nn.init.xavier_uniform_(part)
         nn.init.zeros_(self.project.bias)
 
-    def forward(self, x: Tensor, hidden: Tensor | None, seen: list[Tensor] | None) -> Tensor:
-        x = self.around_attention(x, lambda y: self._attention(y, hidden, seen))
+    def forward(self, x: Tensor, padding: Tensor | None, collected: list[Tensor] | None) -> Tensor:
+        """Transform x (B, S, D)."""
+        x = self.around_attention(x, lambda y: self._attention(y, padding, collected))
         return self.around_feed_forward(x, self.feed_forward)
 
-    def _attention(self, x: Tensor, hidden: Tensor | None, seen: list[Tensor] | None) -> Tensor:
-        context, weights = attend_within(self.project(x), hidden, self.heads)
-        if seen is not None:
-            seen.append(weights)
+    def _attention(self, x: Tensor, padding: Tensor | None, collected: list[Tensor] | None) -> Tensor:
+        context, weights = kernels.multi_head_self_attention(self.project(x), padding, self.heads)
+        if collected is not None:
+            collected.append(weights)
         return self.join(context)

@@ -1,7 +1,10 @@
-"""What crosses to the browser: one model a record. ``studio/src/records.ts`` is made from these files.
+"""What crosses to the browser, one class per record.
 
-Numbers are plain, log-probabilities natural, entropies in bits. Text is carried as it is and must be shown as text.
-What ends in ``Request`` goes to the server, all else comes from it or stands in a one-file page.
+``studio/src/records.ts`` is generated from these files.
+
+Log-probabilities are natural logarithms, entropies are in bits. Texts are not escaped: the page has
+to insert them as text. Records whose name ends in ``Request`` are sent to the server; all others
+are its answers, or the data of a one-file page.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ from dragoman.studio.records.audit import (
     SideStatistics,
 )
 from dragoman.studio.records.base import Problem, Record
-from dragoman.studio.records.comparing import ComparedRow, ComparedScore, Comparison, ErrorRow, Errors, MetricName, Span
-from dragoman.studio.records.mapping import Layout, Neighbour, Neighbours, Point, RepresentationMap
+from dragoman.studio.records.comparison import ComparedRow, ComparedScore, Comparison
+from dragoman.studio.records.errors import ErrorRow, Errors, MetricName, Span
 from dragoman.studio.records.pages import Inspected, Page
 from dragoman.studio.records.predictions import (
     Alternative,
@@ -34,6 +37,7 @@ from dragoman.studio.records.predictions import (
     Token,
     Tree,
 )
+from dragoman.studio.records.representation_map import Layout, Neighbour, Neighbours, Point, RepresentationMap
 from dragoman.studio.records.requests import (
     AttentionRequest,
     CompareRequest,
@@ -43,7 +47,7 @@ from dragoman.studio.records.requests import (
     PredictRequest,
     Request,
     Upload,
-    whole,
+    replace_surrogates,
 )
 from dragoman.studio.records.runs import Confusion, Evaluation, LengthScore, Maps, Run, Score, Search, Source
 from dragoman.studio.records.training import Started, Stepped, Stopped, Training, Validated
@@ -106,5 +110,5 @@ __all__ = [
     "Tree",
     "Upload",
     "Validated",
-    "whole",
+    "replace_surrogates",
 ]

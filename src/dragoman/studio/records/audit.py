@@ -1,4 +1,4 @@
-"""What was found in the data, and the settings."""
+"""The audit of a run's data, and the run's settings."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ from dragoman.studio.records.base import Record
 
 
 class Place(Record):
+    """A row with a problem."""
+
     file: str
     line: int
     reason: str
 
 
 class Finding(Record):
+    """All rows with the same problem."""
+
     category: str
     title: str
-    fate: str  # what became of the rows
+    fate: str
+    """What was done with the rows."""
     count: int
     places: list[Place]
 
 
 class Lengths(Record):
+    """The distribution of the lengths of texts."""
+
     minimum: float
     median: float
     mean: float
@@ -28,18 +35,23 @@ class Lengths(Record):
 
 
 class SideStatistics(Record):
-    """One side of the usable rows, where it is text."""
+    """Statistics of a side of the usable rows that is text."""
 
-    side: str  # name of a source, or "target"
+    side: str
+    """Name of a source, or "target"."""
     characters: Lengths
     words: Lengths
     distinct_characters: int
     distinct_words: int
     words_once: int
+    """Words that occur once."""
 
 
 class FileAudit(Record):
-    part: str  # "train", "dev", "test"
+    """The audit of the files of one part of the data."""
+
+    part: str
+    """Name of the part: "train", "dev" or "test"."""
     files: list[str]
     format: str
     summary: str
@@ -54,29 +66,42 @@ class FileAudit(Record):
 
 
 class SharedRows(Record):
-    """Rows of a held-out part whose source stands in the training data too."""
+    """Rows of a held-out part whose source is in the training data too."""
 
     part: str
     rows: int
     total: int
-    pairs: int  # with the same target
+    pairs: int
+    """Rows whose target is the same as well."""
 
 
 class Audit(Record):
+    """The audit of a run's data."""
+
     run: str
-    train: int  # rows
+    train: int
+    """Number of rows."""
     dev: int
+    """Number of rows."""
     test: int
-    held_out: str  # a sentence, or ""
+    """Number of rows."""
+    held_out: str
+    """How dev and test rows were chosen, in a sentence, or ""."""
     files: list[FileAudit]
     overlap: list[SharedRows]
 
 
 class Setting(Record):
-    path: str  # "decoder.width"
-    value: str  # as JSON
+    """One setting of a recipe."""
+
+    path: str
+    """Such as "decoder.width"."""
+    value: str
+    """As JSON."""
 
 
 class Settings(Record):
+    """All settings of a run."""
+
     run: str
     settings: list[Setting]

@@ -1,4 +1,4 @@
-"""What every record is."""
+"""The base of all records."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    """A frozen value that crosses to the browser.
+
+    The docstring below a field describes it in both languages.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Problem(Record):
-    """The body of every answer that is not 2xx."""
+    """The body of every answer whose status is not 2xx."""
 
-    error: str  # a sentence: what is wrong, where, what to do
+    error: str
+    """What is wrong, where, and what to do about it, in a sentence."""

@@ -1,4 +1,4 @@
-"""Outputs, where they looked, and how they were found."""
+"""Outputs, their attention, and the search that found them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from dragoman.studio.records.runs import Maps, Search
 
 
 class Matrix(Record):
-    """``maps`` matrices of rows × columns behind each other, row by row: weights from 0 to 1.
+    """Matrices of weights from 0 to 1, one after the other, row by row.
 
-    ``data`` is base64 of little-endian unsigned integers; a weight is integer / 65535 (uint16) or / 255 (uint8).
+    ``data`` is base64 of little-endian unsigned integers; a weight is integer / 65535 (uint16) or /
+    255 (uint8).
     """
 
     maps: int
+    """Number of matrices."""
     rows: int
     columns: int
     encoding: Literal["uint16", "uint8"]
@@ -22,115 +24,164 @@ class Matrix(Record):
 
 
 class Media(Record):
-    """What a source that is a file looks or sounds like."""
+    """A source that is a file, to draw attention over."""
 
-    url: str  # /api/uploads/…, or a data: address in one-file pages; "" where it is left out
-    width: int | None  # of a picture, in pixels as the model sees it
+    url: str
+    """/api/uploads/…, or a data URL in one-file pages; "" if the file is left out."""
+    width: int | None
+    """Of a picture: pixels, as the model sees it."""
     height: int | None
-    reach: tuple[float, float] | None  # of a picture: the regions reach over so many of its heights and widths (≥ 1)
-    seconds: float | None  # of sound
-    spectrogram: (
-        Matrix | None
-    )  # of sound: rows are frames from the first to the last, columns are mels from low to high
+    """Of a picture: pixels, as the model sees it."""
+    reach: tuple[float, float] | None
+    """Of a picture: height and width that the regions cover, as multiples (≥ 1) of its own."""
+    seconds: float | None
+    """Of sound: its duration."""
+    spectrogram: Matrix | None
+    """Of sound: rows are frames in their order, columns are mel bands from low to high."""
 
 
 class Axis(Record):
-    """Which positions of the source axis belong to which source: from ``begin`` to before ``end``."""
+    """The positions of one source along the axis of attention: ``begin`` to before ``end``."""
 
     name: str
     kind: str
     begin: int
     end: int
     labels: list[str]
-    grid: tuple[int, int] | None  # of a picture: rows and columns of regions; positions go row by row
-    seconds: float | None  # of sound: how long a position lasts
+    grid: tuple[int, int] | None
+    """Of a picture: rows and columns of regions; positions go row by row."""
+    seconds: float | None
+    """Of sound: the duration of a position."""
     media: Media | None
 
 
 class Alternative(Record):
+    """A token that could have been chosen."""
+
     id: int
-    text: str  # the token, made visible
+    text: str
+    """The token, with invisible characters made visible."""
     log_prob: float
 
 
 class Token(Record):
+    """A token of an output."""
+
     id: int
-    text: str  # the token, made visible
-    log_prob: float | None  # None: probability zero
-    entropy: float  # bits, of the distribution it was chosen from
-    rank: int  # in that distribution, from 1
-    alternatives: list[Alternative]  # the likeliest, best first; the token itself is among them if it is likely enough
-    forced: bool  # given, not chosen
+    text: str
+    """The token, with invisible characters made visible."""
+    log_prob: float | None
+    """None if the probability is zero."""
+    entropy: float
+    """Bits of the distribution that the token was chosen from."""
+    rank: int
+    """Rank in that distribution, from 1."""
+    alternatives: list[Alternative]
+    """The likeliest tokens, best first; the token itself may be one of them."""
+    forced: bool
+    """Whether the token was given, not chosen."""
 
 
 class Output(Record):
+    """One output for an input."""
+
     text: str
-    score: float  # what the search ranked by
+    score: float
+    """What the search ranked by."""
     log_prob: float
-    finished: bool  # False: cut off at the length limit
-    tokens: list[Token]  # the end symbol included if it was produced
-    attention: Matrix | None  # one map: the mean over layers and heads; rows are tokens, columns the source axis
+    finished: bool
+    """False if the output was cut off at the length limit."""
+    tokens: list[Token]
+    """With the end symbol if it was produced."""
+    attention: Matrix | None
+    """The mean over layers and heads, one map: rows are tokens, columns the source axis."""
 
 
 class Reference(Record):
-    """The output that was wanted, and why it was not what was found."""
+    """The expected output, and why the search did not find it."""
 
     text: str
-    log_prob: float | None  # None: probability zero
-    score: float | None  # as the search would have ranked it
+    log_prob: float | None
+    """None if the probability is zero."""
+    score: float | None
+    """What the search would have ranked it by."""
     verdict: Literal["found", "search error", "model error"]
-    sentence: str  # the verdict in words
-    lost_at: int | None  # the step (from 0) at which it fell out of the beam
-    margin: float | None  # by how much of summed log-probability, there
+    sentence: str
+    """The verdict in words."""
+    lost_at: int | None
+    """The step, from 0, at which it fell out of the beam."""
+    margin: float | None
+    """How far its summed log-probability was below the beam at that step."""
     tokens: list[Token]
 
 
 class Prediction(Record):
+    """The outputs for an input."""
+
     run: str
-    input: dict[str, str]  # by name of source; a prompt stands under "source"
-    outputs: list[Output]  # best first
+    input: dict[str, str]
+    """By source; a prompt is under "source"."""
+    outputs: list[Output]
+    """Best first."""
     axes: list[Axis]
     cross: Maps
     encoder: Maps
     decoder: Maps
     search: Search
     reference: Reference | None
-    unknown: dict[str, list[str]]  # by name of source: its tokens that the run does not know
-    seconds: float  # of the search
+    unknown: dict[str, list[str]]
+    """Words with unknown tokens, by source."""
+    seconds: float
+    """Duration of the search."""
 
 
 class Attention(Record):
-    """All maps of one hypothesis. Rows look at columns."""
+    """All attention maps of one output. Rows attend to columns."""
 
     which: Literal["cross", "encoder", "decoder"]
     rows: list[str]
     columns: list[str]
     layers: int
     heads: int
-    average: Matrix  # one map
-    maps: Matrix | None  # layers × heads maps, layer by layer; None where they were too many for a one-file page
+    average: Matrix
+    """One map."""
+    maps: Matrix | None
+    """layers × heads maps, layer by layer; None if a one-file page had no room for them."""
 
 
 class Node(Record):
     """A candidate of the search."""
 
-    id: int  # in the whole tree
-    parent: int | None  # id; None at the first step
+    id: int
+    """Unique in the tree."""
+    parent: int | None
+    """Id of the candidate before it; None at the first step."""
     token: int
     text: str
-    log_prob: float  # of this token
-    total: float  # summed over the path
-    score: float  # the total after length normalisation
+    log_prob: float
+    """Of this token."""
+    total: float
+    """Sum of the log-probabilities of its path."""
+    score: float
+    """The total after length normalisation."""
     fate: Literal["pruned", "kept", "finished", "cut"]
-    margin: float | None  # of what was pruned: how far its total was below the worst that was taken
-    outputs: list[int]  # which outputs pass here, counted from 0
-    reference: bool  # does the reference pass here?
+    margin: float | None
+    """Of a pruned candidate: how far its total was below the lowest that was taken."""
+    outputs: list[int]
+    """The outputs whose path goes through it, counted from 0."""
+    reference: bool
+    """Whether the path of the reference goes through it."""
 
 
 class Tree(Record):
+    """All candidates of a search, step by step."""
+
     run: str
-    steps: list[list[Node]]  # best first
-    forced: int  # so many first steps had no choice
+    steps: list[list[Node]]
+    """The candidates of each step, best first."""
+    forced: int
+    """Number of first steps whose token was given."""
     search: Search
-    outputs: list[str]  # texts
+    outputs: list[str]
+    """The texts of the outputs."""
     reference: Reference | None

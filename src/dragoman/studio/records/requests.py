@@ -1,4 +1,4 @@
-"""What goes to the server."""
+"""What the browser sends to the server."""
 
 from __future__ import annotations
 
@@ -7,76 +7,112 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from dragoman.studio.records.base import Record
-from dragoman.studio.records.mapping import Layout
+from dragoman.studio.records.representation_map import Layout
 
 
 class Upload(Record):
-    id: str  # give it as an input, or as a file
+    """A file that was uploaded."""
+
+    id: str
+    """To be given as an input, or as a file."""
     name: str
-    kind: str  # "image", "speech", "features", or "table"
-    size: int  # bytes
+    kind: str
+    """Kind of the file: "image", "speech", "features" or "table"."""
+    size: int
+    """In bytes."""
     url: str
 
 
-def whole(value: Any) -> Any:
-    """Without lone surrogates, which JSON can carry but UTF-8 cannot; they are read as U+FFFD, as everywhere."""
+def replace_surrogates(value: Any) -> Any:
+    """Replace lone surrogates by U+FFFD in a JSON value: JSON can carry them, but UTF-8 cannot."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {whole(key): whole(one) for key, one in value.items()}
-    return [whole(one) for one in value] if isinstance(value, list) else value
+        return {replace_surrogates(key): replace_surrogates(inner) for key, inner in value.items()}
+    return [replace_surrogates(inner) for inner in value] if isinstance(value, list) else value
 
 
 class Request(Record):
-    _whole = model_validator(mode="before")(whole)
+    """A request whose texts have no lone surrogates."""
+
+    _replace_surrogates = model_validator(mode="before")(replace_surrogates)
 
 
 class PredictRequest(Request):
-    """``input`` is a text, or one by name of source; of a source that is a file, the id of an upload."""
+    """A request for the outputs of an input."""
 
     input: str | dict[str, str]
+    """A text, or several by source; for a source that is a file, the id of an upload."""
     beam: int | None = Field(None, ge=1, le=100)
     n_best: int | None = Field(None, ge=1, le=100)
     normalize: Literal["none", "average", "gnmt"] | None = None
     max_length: int | None = Field(None, ge=1)
-    prefix: str | None = None  # text that every output must begin with …
-    prefix_tokens: list[int] | None = None  # … or tokens: those before a clicked alternative, and the alternative
-    forbidden: list[str] = Field(default=[])  # words never to be written
+    prefix: str | None = None
+    """A text that every output has to begin with."""
+    prefix_tokens: list[int] | None = None
+    """The same as tokens: those before an alternative that was clicked, and the alternative."""
+    forbidden: list[str] = Field(default=[])
+    """Texts that no output may contain."""
     reference: str | None = None
-    alternatives: int = Field(8, ge=0, le=50)  # a step
+    alternatives: int = Field(8, ge=0, le=50)
+    """Number of alternatives at each step."""
 
 
 class AttentionRequest(Request):
+    """A request for the attention maps of an output."""
+
     input: str | dict[str, str]
-    tokens: list[int]  # of the hypothesis: ids of Output.tokens
+    tokens: list[int]
+    """Ids of the tokens of the output."""
     which: Literal["cross", "encoder", "decoder"] = "cross"
 
 
 class FileRequest(Request):
-    """``file`` is a path on this machine, the id of an upload, or None: the run's own test rows (else its dev rows)."""
+    """A request for the outputs of the rows of a file."""
 
     file: str | None = None
+    """A path on this machine or the id of an upload.
+
+    None: the run's own test rows, or else its dev rows.
+    """
     beam: int | None = Field(None, ge=1, le=100)
-    limit: int = Field(2000, ge=1, le=20000)  # rows listed; all are measured
+    limit: int = Field(2000, ge=1, le=20000)
+    """Most rows that are listed; all are evaluated."""
 
 
 class CompareRequest(Request):
-    a: str  # run ids
+    """A request for a comparison of two runs."""
+
+    a: str
+    """Id of the run."""
     b: str
-    file: str | None = None  # None: the test rows of ``a``
+    """Id of the run."""
+    file: str | None = None
+    """As in FileRequest. None: the test rows of ``a``."""
     beam: int | None = Field(None, ge=1, le=100)
-    limit: int = Field(500, ge=1, le=20000)  # rows listed
+    limit: int = Field(500, ge=1, le=20000)
+    """Most rows that are listed."""
 
 
 class MapRequest(Request):
-    file: str | None = None  # None: the training file, if it is still there
-    n: int = Field(500, ge=2, le=5000)  # points drawn
+    """A request for the map of a file's sources."""
+
+    file: str | None = None
+    """As in FileRequest. None: the training rows, if their file still exists."""
+    n: int = Field(500, ge=2, le=5000)
+    """Number of points."""
     layout: Layout = "pca"
 
 
 class NeighboursRequest(Request):
+    """A request for the examples of a map that are most similar to an input."""
+
     input: str | dict[str, str]
     file: str | None = None
-    n: int = Field(500, ge=2, le=5000)  # as the map was asked for
-    layout: Layout = "pca"  # likewise
+    """The same as for the map."""
+    n: int = Field(500, ge=2, le=5000)
+    """The same as for the map."""
+    layout: Layout = "pca"
+    """The same as for the map."""
     count: int = Field(10, ge=1, le=100)
+    """Number of neighbours."""

@@ -1,4 +1,4 @@
-"""Runs, and what was measured of them."""
+"""Runs and their evaluation."""
 
 from __future__ import annotations
 
@@ -8,26 +8,33 @@ from dragoman.studio.records.base import Record
 
 
 class Source(Record):
+    """A source that a run reads."""
+
     name: str
-    kind: str  # "text", "image", "speech", "features"
-    is_file: bool  # an input is the id of an upload, not a text
+    kind: str
+    """The modality: "text", "image", "speech" or "features"."""
+    is_file: bool
+    """Whether an input is the id of an upload instead of a text."""
     encoder: str
 
 
 class Search(Record):
-    """How was searched, or how the run searches if nothing is said."""
+    """The settings of a search, or those that a run searches with by default."""
 
     beam: int
     n_best: int
     normalize: Literal["none", "average", "gnmt"]
-    alpha: float  # of gnmt
+    alpha: float
+    """Exponent of the length penalty "gnmt"."""
 
 
 class Score(Record):
+    """The value of a metric with its 95 % confidence interval."""
+
     name: str
     label: str
     value: float
-    low: float  # 95 % interval
+    low: float
     high: float
     better: Literal["higher", "lower"]
     unit: str
@@ -35,7 +42,7 @@ class Score(Record):
 
 
 class LengthScore(Record):
-    """The headline metric of the rows whose source is so long."""
+    """The headline metric of the rows whose source is ``shortest`` to ``longest`` units long."""
 
     shortest: int
     longest: int
@@ -46,45 +53,62 @@ class LengthScore(Record):
 
 
 class Confusion(Record):
-    """Where targets are few, and so classes: how often each was taken for which."""
+    """The confusion matrix, for targets that are few enough to be classes."""
 
     labels: list[str]
-    counts: list[list[int]]  # a row a class of the references, a column a label
-    accuracy: float  # %
+    counts: list[list[int]]
+    """One row per class of the references, one column per label."""
+    accuracy: float
+    """In percent."""
 
 
 class Evaluation(Record):
-    side: str  # "test", "dev", or the name of a file
+    """What a run scores on some rows."""
+
+    side: str
+    """Name of a part, "test" or "dev", or of a file."""
     rows: int
     references: int
-    headline: str  # name of the metric
-    scores: list[Score]  # the headline first
+    headline: str
+    """Name of the headline metric."""
+    scores: list[Score]
+    """The headline metric first."""
     by_length: list[LengthScore]
     length_unit: str
     confusion: Confusion | None
 
 
 class Maps(Record):
-    """How many attention maps there are: layers × heads; 0 × 0 where there are none."""
+    """The number of attention maps: layers × heads, both 0 if there are none."""
 
     layers: int
     heads: int
 
 
 class Run(Record):
+    """A run, as far as its folder describes it."""
+
     id: str
     name: str
     folder: str
     preset: str
-    is_language_model: bool  # has no source: its inputs are prompts
+    is_language_model: bool
+    """Whether the run has no source, so that its inputs are prompts."""
     sources: list[Source]
     decoder: str
-    target_tokens: str  # kind of tokeniser
-    vocabulary: int  # target tokens
-    parameters: int | None  # None while the model is not loaded
-    metric: str  # name of the headline metric, or "auto"
+    target_tokens: str
+    """Kind of the target's tokenizer."""
+    vocabulary: int
+    """Number of target tokens."""
+    parameters: int | None
+    """Number of parameters, or None while the model is not loaded."""
+    metric: str
+    """Name of the headline metric, or "auto"."""
     search: Search
-    ready: bool  # has weights: can be asked for predictions
+    ready: bool
+    """Whether the run has weights and can predict."""
     evaluation: Evaluation | None
-    train_files: list[str]  # that are still there
-    test_files: list[str]  # that are still there
+    train_files: list[str]
+    """Training files that still exist."""
+    test_files: list[str]
+    """Test files that still exist, or dev files if the run has no test files."""

@@ -1,0 +1,163 @@
+"""What ``train`` prints on standard error: the plan, then the progress, live or as plain lines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from dragoman.training.plan import Plan
+    from dragoman.training.trainer import Trainer
+
+
+def print_plan(plan: Plan, trainer: Trainer, folder: Path) -> None:
+    """Print the audit, what was chosen and why, and how long training may take."""
+    data = plan.data
+    for name, audit in data.audits.items():
+        _print(f"{name}: {audit.report()}\n")
+    if data.held_out:
+        _print(data.held_out)
+    for name, overlap in data.overlaps.items():
+        if overlap.rows:
+            _print(f"{name}: {overlap.report()}")
+    _print(f"{len(data.train):,} rows to train on, {len(data.dev):,} for dev, {len(data.test):,} for test\n")
+    for reason in plan.reasons:
+        _print(f"  {reason}")
+    _print(f"  {plan.system.model.parameters_count:,} parameters, on {trainer.device}")
+    updates = trainer.last_update
+    if updates < ENDLESS and not trainer.progress.update:
+        expected = trainer.measure() * updates
+        limit = trainer.config.max_time
+        _print(
+            f"  time: about {format_duration(min(expected, limit or expected))} for {updates:,} updates at the speed "
+            "just measured; less if the dev score stops improving"
+        )
+    _print(f"  everything is saved in {folder}; Ctrl-C stops, and the same command resumes\n")
+
+
+class PlainProgress:
+    """Prints one line for each validation."""
+
+    def __init__(self) -> None:
+        self.max_time: float | None = None  # for the same use as LiveProgress; lines do not show the time left
+        self._step: Stepped | None = None  # the last one
+
+    def __call__(self, event: Event) -> None:
+        """Print a line about the event, if it deserves one."""
+        if isinstance(event, Started):
+            _print_resumed(event)
+            _print(
+                f"{event.batches:,} batches per epoch; padding: {event.padding:.1%} of target positions, "
+                f"{event.source_padding:.1%} of source positions"
+            )
+        elif isinstance(event, Stepped):
+            self._step = event
+        elif isinstance(event, Validated):
+            _print(_validation_line(event, self._step))
+        elif isinstance(event, Stopped):
+            _print(_end_line(event))
+
+    def close(self) -> None:
+        """Do nothing: lines leave nothing open."""
+
+
+class LiveProgress:
+    """Shows a bar with time left, speed, loss and best score; validations are lines above it."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self.progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[status]}"),
+            console=Console(stderr=True),
+        )
+        self.max_time: float | None = None  # seconds of training, earlier sessions of the run included
+        self._task: TaskID | None = None
+        self._first_step: Stepped | None = None  # since the program started: the speed is measured from there
+        self._step: Stepped | None = None  # the last one
+        self._last_update = 0
+        self._best = ""
+
+    def __call__(self, event: Event) -> None:
+        """Update the display."""
+        if isinstance(event, Started):
+            _print_resumed(event)
+            self.progress.start()
+            self._last_update = event.last_update
+            total = event.last_update if event.last_update < ENDLESS else None
+            self._task = self.progress.add_task("training", total=total, completed=event.update, status="")
+        elif isinstance(event, Stepped) and self._task is not None:
+            self._step, self._first_step = event, self._first_step or event
+            status = f"loss {event.loss:.3f} · {event.tokens_per_second:,.0f} tokens/s{self._best}"
+            self.progress.update(
+                self._task,
+                completed=event.update,
+                description=f"epoch {event.epoch + 1}",
+                status=status + self._time_left(event, self._first_step),
+            )
+        elif isinstance(event, Validated):
+            if event.best:
+                self._best = f" · best {event.metric} {_metric_value(event):.2f}"
+            self.progress.console.print(_validation_line(event, self._step), highlight=False)
+        elif isinstance(event, Stopped):
+            self.close()
+            _print(_end_line(event))
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self.progress.stop()
+
+    def _time_left(self, step: Stepped, first: Stepped) -> str:
+        """Return the time until the last update or until ``max_time``, whichever is sooner."""
+        updates = step.update - first.update
+        seconds = [] if self.max_time is None else [max(0.0, self.max_time - step.seconds)]
+        if updates and self._last_update < ENDLESS:
+            seconds.append((step.seconds - first.seconds) / updates * (self._last_update - step.update))
+        return f" · {format_duration(min(seconds))} left" if seconds else ""
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration in seconds, minutes or hours, whichever reads best."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _print_resumed(event: Started) -> None:
+    if event.update:
+        _print(f"resuming from update {event.update:,}")
+
+
+def _validation_line(event: Validated, step: Stepped | None) -> str:
+    loss, speed = (f"  train loss {step.loss:.3f}", f"  {step.tokens_per_second:,.0f} tokens/s") if step else ("", "")
+    mark = "  best so far" if event.best else ""
+    return (
+        f"update {event.update:>6,}  {format_duration(event.seconds):>8}{loss}  dev loss {event.loss:.3f}  "
+        f"{event.metric} {_metric_value(event):.2f}{speed}{mark}"
+    )
+
+
+def _metric_value(event: Validated) -> float:
+    """Return the metric itself; the score is its negative where lower is better."""
+    return abs(event.score)
+
+
+def _end_line(event: Stopped) -> str:
+    if event.finished:
+        return f"trained {event.update:,} updates in {format_duration(event.seconds)}: {event.reason}"
+    return f"stopped at update {event.update:,}; everything is saved, and the same command resumes from here"

@@ -1,0 +1,159 @@
+"""The verbs ``evaluate``, ``score`` and ``compare``: how good a run is on a given file."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dragoman.cli.options import (
+    CTC,
+    BatchSize,
+    Beam,
+    Device,
+    Ensemble,
+    Files,
+    Json,
+    LanguageModel,
+    LanguageModelWeight,
+    Root,
+    Run,
+    SourceColumn,
+    TargetColumn,
+    load_system,
+    parse_column,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from dragoman.data.reading.read import Corpus
+    from dragoman.inference.system import System
+
+
+def evaluate(
+    run: Run,
+    files: Files,
+    beam: Beam = None,
+    ctc: CTC = None,
+    batch: BatchSize = 64,
+    source: SourceColumn = None,
+    target: TargetColumn = None,
+    root: Root = None,
+    as_json: Json = False,
+    ensemble: Ensemble = None,
+    lm: LanguageModel = None,
+    lm_weight: LanguageModelWeight = None,
+    device: Device = "auto",
+) -> None:
+    """Measure a run on a file with references."""
+    from dragoman.evaluation import evaluate as evaluation
+
+    system = load_system(run, device, ensemble, lm, lm_weight)
+    corpus = _read(system, files, source, target, root)
+    report = evaluation.evaluate(system, corpus.examples, batch=batch, beam=beam, ctc=ctc)
+    if as_json:
+        print_json({"run": str(run), "audit": corpus.audit.to_json(), **report.to_json()})
+    else:
+        typer.echo(f"{' '.join(files)}: {corpus.audit.summary()}\n{report.to_text()}", nl=False)
+
+
+def score(
+    run: Run,
+    files: Files,
+    batch: BatchSize = 64,
+    source: SourceColumn = None,
+    target: TargetColumn = None,
+    root: Root = None,
+    as_json: Json = False,
+    ensemble: Ensemble = None,
+    device: Device = "auto",
+) -> None:
+    """Print the log-probability and perplexity of given targets or, for a language model, texts.
+
+    Each row gives a line: log-probability, perplexity, target. Standard error has a summary.
+    """
+    from dragoman.evaluation.metrics import split_words
+
+    system = load_system(run, device, ensemble)
+    corpus = _read(system, files, source, target, root)
+    examples = corpus.examples
+    texts = [example.target for example in examples]
+    if system.is_language_model:
+        scored_rows = system.score(texts, batch=batch)
+    else:
+        scored_rows = system.score([dict(example.sources) for example in examples], texts, batch=batch)
+    for example, scored in zip(examples, scored_rows, strict=True):
+        if as_json:
+            plain = {"line": example.line, "log_prob": scored.log_prob, "perplexity": scored.perplexity,
+                     "tokens": scored.tokens, "log_probs": scored.log_probs}  # fmt: skip
+            typer.echo(json.dumps(plain, ensure_ascii=False))
+        else:
+            typer.echo(f"{scored.log_prob:.4f}\t{scored.perplexity:.4f}\t{example.target}")
+    log_prob = sum(scored.log_prob for scored in scored_rows)
+    tokens = sum(len(scored.tokens) for scored in scored_rows)
+
+    def perplexity(units: int) -> float:
+        return math.exp(min(700, -log_prob / max(units, 1)))
+
+    summary = (
+        f"{corpus.audit.summary()}; log-probability {log_prob:.2f} over {tokens:,} tokens, "
+        f"perplexity {perplexity(tokens):.3f}"
+    )
+    if system.is_language_model:  # as in ``evaluate``, the end of a line counts as a word and as a character
+        per_word = perplexity(sum(len(split_words(text)) + 1 for text in texts))
+        per_character = perplexity(sum(len(text) + 1 for text in texts))
+        summary += f" per token, {per_word:.3f} per word, {per_character:.3f} per character"
+    typer.echo(summary, err=True)
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="Folder of a run.", metavar="A", show_default=False)],
+    second: Annotated[Path, typer.Argument(help="Folder of another run.", metavar="B", show_default=False)],
+    files: Annotated[
+        list[str],
+        typer.Argument(help="A file with references, read as A reads it.", metavar="FILE", show_default=False),
+    ],
+    beam: Beam = None,
+    source: SourceColumn = None,
+    target: TargetColumn = None,
+    root: Root = None,
+    as_json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """Compare two runs on the same rows: which is better, how certainly, and where do they differ?"""
+    from dragoman.evaluation.compare import compare_systems
+    from dragoman.inference.load import load
+
+    systems = load(first, device), load(second, device)
+    corpus = _read(systems[0], files, source, target, root)
+    comparison = compare_systems(*systems, corpus.examples, " ".join(files), _run_names(first, second), beam)
+    if as_json:
+        print_json(comparison.to_json())
+    else:
+        typer.echo(comparison.to_text(), nl=False)
+
+
+def _read(system: System, files: list[str], source: list[str] | None, target: str | None, root: str | None) -> Corpus:
+    """Read the files as the run's training files were read, and name the first broken ones."""
+    from dragoman.data.audit.audit import BROKEN_SHOWN
+    from dragoman.evaluation.reading import read_examples
+
+    corpus = read_examples(
+        system,
+        files,
+        source=[parse_column(name) for name in source or []],
+        target=None if target is None else parse_column(target),
+        root=root,
+    )
+    for place in corpus.audit.broken[:BROKEN_SHOWN]:
+        typer.echo(str(place), err=True)
+    return corpus
+
+
+def _run_names(first: Path, second: Path) -> tuple[str, str]:
+    """Return the names of the folders, or their paths where the names are the same."""
+    names = first.resolve().name, second.resolve().name
+    return names if names[0] != names[1] else (str(first), str(second))

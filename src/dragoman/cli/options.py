@@ -1,0 +1,100 @@
+"""Arguments and options that several verbs share, and the functions that interpret them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from dragoman.inference.system import System
+
+OWN_SETTING = "the run's own"  # shown as the default of options that change a setting of the run
+
+Run = Annotated[Path, typer.Argument(help="Folder of a trained run.", metavar="RUN", show_default=False)]
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        help="A TSV or JSONL file (plain or gzipped; - is standard input), or two parallel text files. For a language "
+        "model, one text file.",
+        metavar="FILE",
+        show_default=False,
+    ),
+]
+SourceColumn = Annotated[
+    list[str] | None,
+    typer.Option("--source", help="Source column: a name, or a number from 1. Repeat it for several sources."),
+]
+TargetColumn = Annotated[str | None, typer.Option("--target", help="Target column: a name, or a number from 1.")]
+Root = Annotated[
+    str | None,
+    typer.Option(
+        "--root",
+        help="Folder that relative paths in the data start from.",
+        show_default="the folder of the data file",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Beam = Annotated[int | None, typer.Option(min=1, help="Beam width; 1 is greedy search.", show_default=OWN_SETTING)]
+CTC = Annotated[
+    float | None,
+    typer.Option(
+        "--ctc",
+        min=0,
+        help="Share of CTC in the ranking, below 1; for runs trained with training.ctc.",
+        show_default=OWN_SETTING,
+    ),
+]
+BatchSize = Annotated[
+    int, typer.Option("--batch", min=1, help="Inputs decoded together. Changes the speed, never the output.")
+]
+Ensemble = Annotated[
+    list[Path] | None,
+    typer.Option("--ensemble", help="Another run to average the probabilities with. May be repeated.", metavar="RUN"),
+]
+LanguageModel = Annotated[
+    Path | None, typer.Option("--lm", help="Run of a language model that helps to rank the outputs.", metavar="RUN")
+]
+LanguageModelWeight = Annotated[
+    float | None,
+    typer.Option("--lm-weight", help="Weight w of --lm: the ranking is by log p + w * log p_lm.", show_default="0.3"),
+]
+Device = Annotated[str, typer.Option(help="Device to compute on: auto, cpu, cuda, …")]
+
+
+def data_settings(source: list[str] | None, target: str | None, root: str | None) -> dict[str, Any]:
+    """Return the settings of the data that ``--source``, ``--target`` and ``--root`` stand for."""
+    settings: dict[str, Any] = {}
+    if source:
+        columns = [parse_column(name) for name in source]
+        settings["source"] = columns if len(columns) > 1 else columns[0]
+    if target is not None:
+        settings["target"] = parse_column(target)
+    if root is not None:
+        settings["root"] = root
+    return settings
+
+
+def parse_column(text: str) -> str | int:
+    """Return a column's number if the text is made of digits, else its name."""
+    return int(text) if text.isdecimal() else text
+
+
+def load_system(
+    run: Path, device: str, ensemble: list[Path] | None, lm: Path | None = None, lm_weight: float | None = None
+) -> System:
+    """Load a run, or an ensemble of runs, with or without a language model."""
+    from dragoman.errors import UserError
+    from dragoman.inference.load import load
+
+    if lm is None and lm_weight is not None:
+        raise UserError("--lm-weight is the weight of a language model; give one with --lm RUN")
+    weight = {} if lm_weight is None else {"lm_weight": lm_weight}
+    return load([run, *(ensemble or [])], device, lm=lm, **weight)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))

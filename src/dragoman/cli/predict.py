@@ -1,0 +1,178 @@
+"""The verb ``predict``: one output line for each input."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from dragoman.cli.options import (
+    CTC,
+    OWN_SETTING,
+    BatchSize,
+    Beam,
+    Device,
+    Ensemble,
+    Json,
+    LanguageModel,
+    LanguageModelWeight,
+    Run,
+    load_system,
+)
+
+if TYPE_CHECKING:
+    from dragoman.inference.predictions import Prediction
+
+Item = TypeVar("Item")
+
+
+def predict(
+    run: Run,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A file with one input per line; for several sources, a TSV or JSONL file. Pictures, recordings and "
+            "feature files can be given directly, or as a list of paths. - is standard input.",
+            metavar="FILE",
+            show_default="-",
+        ),
+    ] = None,
+    beam: Beam = None,
+    n_best: Annotated[
+        int, typer.Option(min=1, help="Number of outputs per input. Widens the run's own beam if needed.")
+    ] = 1,
+    batch: BatchSize = 64,
+    as_json: Json = False,
+    normalize: Annotated[
+        str | None, typer.Option(help="Length normalisation: none, average or gnmt.", show_default=OWN_SETTING)
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(min=0, help="Exponent of the GNMT length penalty.", show_default=OWN_SETTING)
+    ] = None,
+    stop: Annotated[
+        str | None, typer.Option(help="Stopping rule of the beam: complete or certain.", show_default=OWN_SETTING)
+    ] = None,
+    ctc: CTC = None,
+    forbid: Annotated[
+        list[str] | None, typer.Option(help="Text that no output may contain. May be repeated.", metavar="TEXT")
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of tokens in an output.", show_default=OWN_SETTING)
+    ] = None,
+    min_length: Annotated[
+        int | None, typer.Option(min=0, help="Minimum number of tokens in an output.", show_default=OWN_SETTING)
+    ] = None,
+    no_repeat_ngram: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Size of n-grams that may not repeat in an output; 0 is off.", show_default=OWN_SETTING
+        ),
+    ] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Sample outputs instead of searching.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="Sampling temperature.", show_default=OWN_SETTING)] = None,
+    top_k: Annotated[
+        int | None,
+        typer.Option(min=0, help="Sample from the k most probable tokens; 0 is all.", show_default=OWN_SETTING),
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(
+            help="Sample from the most probable tokens whose probabilities add up to p.", show_default=OWN_SETTING
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed for sampling.", show_default=OWN_SETTING)] = None,
+    prefix: Annotated[str | None, typer.Option(help="Text that every output must begin with.")] = None,
+    ensemble: Ensemble = None,
+    lm: LanguageModel = None,
+    lm_weight: LanguageModelWeight = None,
+    maps: Annotated[
+        bool,
+        typer.Option("--maps", help="With --json: add the attention and self-attention of every layer and head."),
+    ] = False,
+    device: Device = "auto",
+) -> None:
+    """Predict one output line for each input line, in order.
+
+    With --n-best, the outputs for an input are separated by tabs.
+
+    An input that cannot be read gives an empty line, a message on standard error and exit code 1.
+
+    A language model's output is the prompt with its continuation; the prompt may be empty.
+    """
+    from dragoman.cli.inputs import read_inputs
+    from dragoman.errors import UserError
+
+    if maps and not as_json:
+        raise UserError("--maps: attention maps are only printed as JSON; add --json")
+    system = load_system(run, device, ensemble, lm, lm_weight)
+    search: dict[str, Any] = {
+        "beam": beam, "n_best": n_best, "normalize": normalize, "alpha": alpha, "stop": stop, "ctc": ctc,
+        "max_length": max_length, "min_length": min_length, "no_repeat_ngram": no_repeat_ngram,
+        "sample": sample or None, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
+    }  # fmt: skip
+    if forbid:
+        search |= system.forbidding(forbid)
+    if sample:
+        search |= {"n_best": 1, "samples": n_best}
+    files = files or ["-"]
+    done = 0
+    failed = False
+    damaged: list[str] = []  # places of lines that are not UTF-8
+    unfinished: list[int] = []  # numbers of inputs
+    # At a terminal, and with --batch 1, each line is answered before the next one is read.
+    chunk_size = 1 if batch == 1 or (files == ["-"] and sys.stdin.isatty()) else 16 * batch
+    for chunk in _chunks(read_inputs(system, files, damaged), chunk_size):
+        predictions = system.stream(
+            [source.raw for source in chunk],
+            batch=batch,
+            attention=as_json,
+            trace=False,
+            maps=maps,
+            prefix=None if prefix is None else [prefix] * len(chunk),
+            first=done,
+            **search,
+        )
+        for source, prediction in zip(chunk, predictions, strict=True):
+            done += 1
+            problem = source.problem or prediction.error
+            if problem is not None:
+                failed = True
+                typer.echo(f"dragoman: {problem}", err=True)
+            if not prediction.outputs[0].finished and not system.is_language_model:
+                unfinished.append(done)
+            line = json.dumps(prediction.to_json(maps), ensure_ascii=False) if as_json else _to_line(prediction)
+            sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
+        sys.stdout.buffer.flush()
+    if damaged:
+        typer.echo(f"dragoman: {_first_few(damaged)}: not UTF-8; undecodable bytes were read as U+FFFD", err=True)
+    if unfinished:
+        places = _first_few(unfinished)
+        typer.echo(f"dragoman: input {places}: the output had no end and was cut at the length limit", err=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _to_line(prediction: Prediction) -> str:
+    """Return the outputs separated by tabs; a line break inside an output becomes a space."""
+    return "\t".join(output.text.replace("\n", " ") for output in prediction.outputs)
+
+
+def _chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+    """Yield lists of ``size`` items, reading no further ahead than that."""
+    chunk: list[Item] = []
+    for item in items:
+        chunk.append(item)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _first_few(items: Sequence[object], most: int = 5) -> str:
+    """Return the first items as text, with the number of the others."""
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return ", ".join(map(str, items[:most])) + more

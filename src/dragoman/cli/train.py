@@ -1,0 +1,131 @@
+"""The verb ``train``: from files to a trained, evaluated and saved run."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dragoman.cli.inspect import write_report
+from dragoman.cli.options import Files, Root, SourceColumn, TargetColumn, data_settings
+from dragoman.cli.signals import stop_on_signal
+
+if TYPE_CHECKING:
+    from dragoman.data.examples import Example
+
+
+def train(
+    files: Files,
+    dev: Annotated[str | None, typer.Option(help="Dev file. Without one, a share of the rows is held out.")] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(help="Test file, evaluated at the end. Without dev and test files, a share is held out."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run.", show_default="runs/NAME")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="A published system by name, e.g. bahdanau2015; auto chooses one for the data.", show_default="auto"
+        ),
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting, e.g. decoder.width=512. May be repeated.", metavar="KEY=VALUE"),
+    ] = None,
+    init_encoder: Annotated[
+        Path | None, typer.Option(help="Start the encoder with the weights of this run.", metavar="RUN")
+    ] = None,
+    init_decoder: Annotated[
+        Path | None, typer.Option(help="Start the decoder with the weights of this run.", metavar="RUN")
+    ] = None,
+    source: SourceColumn = None,
+    target: TargetColumn = None,
+    root: Root = None,
+    max_time: Annotated[float | None, typer.Option(min=1, help="Stop after this many seconds of training.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed for the weights, the order of rows and dropout.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Device to train on: auto, cpu, cuda, …", show_default="auto")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start again; an old run in the same folder is renamed.")
+    ] = False,
+) -> None:
+    """Audit and split the data, choose a model, train, evaluate and save it.
+
+    Ctrl-C stops and saves. The same command resumes where it stopped.
+    """
+    from dragoman.cli import display
+    from dragoman.config import merge, parse_overrides
+    from dragoman.runs.folder import default_folder
+    from dragoman.training import run
+
+    overrides = parse_overrides(settings or [])
+    training = {"max_time": max_time, "seed": seed, "device": device}
+    origins = {"encoder": init_encoder and str(init_encoder), "decoder": init_decoder and str(init_decoder)}
+    for section, options in (("training", training), ("init", origins), ("data", data_settings(source, target, root))):
+        values = {name: value for name, value in options.items() if value is not None}
+        if values and isinstance(overrides.get(section, {}), dict):  # the recipe refuses a section that is no table
+            overrides = merge(overrides, {section: values})
+    folder = out or default_folder(files)
+    progress = display.LiveProgress() if sys.stderr.isatty() else display.PlainProgress()
+    held_out: dict[str, list[Example]] = {}  # spares the report page from reading the files again
+
+    def on_plan(plan: Any, trainer: Any, place: Path) -> None:
+        held_out.update(test=plan.data.test, dev=plan.data.dev)
+        progress.max_time = plan.system.recipe.training.max_time
+        display.print_plan(plan, trainer, place)
+
+    with stop_on_signal() as should_stop:
+        try:
+            system = run.train(
+                files, dev, test, out=folder, preset=preset, config=config, settings=overrides, fresh=fresh,
+                on_plan=on_plan, on_event=progress, should_stop=should_stop,
+            )  # fmt: skip
+        finally:
+            progress.close()
+        interrupted = should_stop()
+    if interrupted:
+        raise typer.Exit(130)
+    if (scores := _read_scores(folder)) is not None:
+        typer.echo(f"\n{scores}\n")
+        if (page := write_report(folder, system, held_out)) is not None:
+            typer.echo(f"report: {page}")
+    sample: dict[str, str] = next((dict(row.sources) for rows in held_out.values() for row in rows), {})
+    is_file = {name: modality.is_file for name, modality in system.modalities.items()}
+    typer.echo(f"saved in {folder}; try: {example_call(str(folder), is_file, sample)}")
+
+
+def example_call(run: str, is_file: Mapping[str, bool], sample: Mapping[str, str]) -> str:
+    """Return a command to try with a new run.
+
+    ``is_file`` tells for each source whether its inputs are files; ``sample`` is an input of the
+    run, if there is one at hand.
+    """
+    run = shlex.quote(run)
+    if len(is_file) > 1:
+        return f"dragoman predict {run} table.tsv, with the columns {', '.join(is_file)}"
+    for name in (name for name, file in is_file.items() if file):
+        return f"dragoman predict {run} {shlex.quote(sample[name]) if name in sample else 'FILE'}"
+    return f'echo "some text" | dragoman predict {run}'
+
+
+def _read_scores(folder: Path) -> str | None:
+    """Return the scores of a run as text, if it was evaluated: just now or at an earlier time."""
+    from dragoman.evaluation.metrics import Report
+    from dragoman.files import damaged_file
+    from dragoman.runs.card import scores_heading
+    from dragoman.runs.history import EVALUATION, read_evaluation
+
+    if (evaluation := read_evaluation(folder)) is None:
+        return None
+    try:
+        heading, report = scores_heading(evaluation["side"]), Report.from_json(evaluation)
+    except (KeyError, TypeError, AttributeError) as error:
+        advice = "delete it, and the same command evaluates the run again"
+        raise damaged_file(folder / EVALUATION, repr(error), advice) from None
+    return f"{heading}\n\n{report.to_text().rstrip()}"

@@ -1,0 +1,148 @@
+"""Batches within a token budget: a function of (lengths, seed, epoch), so training can resume.
+
+Rows are sorted by length, in random order among equals, then divided into batches whose number of
+rows times longest side stays within the budget, and the batches are shuffled. Neighbours differ
+little in length, so there is little padding. Where many rows have the same length, as sentences do,
+they are sorted by their longest side and then by how much longer the source is: both sides have
+little padding. Where hardly any two rows do, as with sound, that order would say nothing about the
+target. Then rows are sorted by the target, since a decoder may step through it token by token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from dragoman.data.corpus.columns import Column, EpochSeed, FileColumn
+from dragoman.types import Batch, PaddedArrays
+
+
+def make_batches(
+    source_lengths: Sequence[int], target_lengths: Sequence[int], budget: int, *, seed: int, epoch: int
+) -> list[np.ndarray]:
+    """Return the row numbers of each batch of one epoch."""
+    generator = np.random.default_rng([seed, epoch])
+    source, target = np.asarray(source_lengths), np.asarray(target_lengths)
+    among_equals = generator.permutation(len(target))
+    longest = np.maximum(source, target)
+    orders = (
+        np.lexsort((among_equals, _zigzag(source - target, longest), longest)),
+        np.lexsort((among_equals, _zigzag(source, target), target)),
+    )
+    candidates = [_divide(order, longest[order], budget) for order in orders]
+    batches = min(candidates, key=lambda batches: _padding_factor(source, batches) + _padding_factor(target, batches))
+    return [batches[i] for i in generator.permutation(len(batches))]
+
+
+def _zigzag(values: np.ndarray, within: np.ndarray) -> np.ndarray:
+    """Return sort keys that alternate up and down among equals of ``within``.
+
+    So each group ends as the next begins.
+    """
+    return np.where(within % 2, -values, values)
+
+
+def _divide(order: np.ndarray, longest_side: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Divide rows, in this order, into batches within the budget."""
+    batches, begin, longest = [], 0, 0
+    for end, length in enumerate(longest_side.tolist()):
+        widest = max(longest, length)
+        if end > begin and widest * (end - begin + 1) > budget:
+            split = begin + _round_size(end - begin)
+            widest = int(longest_side[split : end + 1].max())
+            if widest * (end - split + 1) > budget:  # the rest of a batch of short rows, followed by a long one
+                split, widest = end, length
+            batches.append(order[begin:split])
+            begin = split
+        longest = widest
+    if begin < len(order):
+        batches.append(order[begin:])
+    return batches
+
+
+def _padding_factor(lengths: np.ndarray, batches: Sequence[np.ndarray]) -> float:
+    """Return how many positions there are for each real one."""
+    return 1.0 / max(1.0 - padding_share(lengths, batches), 1e-9)
+
+
+def _round_size(rows: int) -> int:
+    """Round down to a multiple of 16 (8 for fewer rows): fast in kernels, and fewer shapes."""
+    step = 16 if rows >= 64 else 8 if rows >= 24 else 1
+    return rows - rows % step
+
+
+def padding_share(lengths: Sequence[int] | np.ndarray, batches: Sequence[np.ndarray]) -> float:
+    """Return the share of positions that are padding."""
+    sizes = np.asarray(lengths)
+    padded = sum(int(sizes[batch].max()) * len(batch) for batch in batches)
+    return 1.0 - float(sum(int(sizes[batch].sum()) for batch in batches)) / max(padded, 1)
+
+
+class Encoded:
+    """Examples as columns of arrays and files, ready to be put into batches."""
+
+    carries = False  # no state goes on from batch to batch
+
+    def __init__(self, sources: Mapping[str, Column], targets: Column, *, bos: int) -> None:
+        """``targets`` end with the end symbol; the decoder's inputs begin with ``bos`` instead."""
+        self.sources, self.targets, self.bos = sources, targets, bos
+        self.target_lengths = targets.lengths
+        self.source_lengths = self._longest([column.lengths for column in sources.values()])
+
+    def __len__(self) -> int:
+        return len(self.target_lengths)
+
+    @property
+    def tokens(self) -> int:
+        """Target tokens of all rows, end symbols counted."""
+        return sum(self.target_lengths)
+
+    @property
+    def files(self) -> dict[str, FileColumn]:
+        """The sources that are read from files."""
+        return {name: column for name, column in self.sources.items() if isinstance(column, FileColumn)}
+
+    def batches(self, budget: int, *, seed: int, epoch: int, varied: bool = False) -> list[np.ndarray]:
+        """Return the row numbers of each batch.
+
+        ``varied``: by the lengths that augmented rows have in this epoch.
+        """
+        source, target = self._lengths((seed, epoch) if varied else None)
+        return make_batches(source, target, budget, seed=seed, epoch=epoch)
+
+    def padding(self, batches: Sequence[np.ndarray], epoch_seed: EpochSeed | None = None) -> tuple[float, float]:
+        """Return the shares of target and source positions that are padding."""
+        source, target = self._lengths(epoch_seed)
+        return padding_share(target, batches), padding_share(source, batches) if self.sources else 0.0
+
+    def _lengths(self, epoch_seed: EpochSeed | None) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the lengths of the longest source and of the target of each row."""
+        if epoch_seed is None:
+            return self.source_lengths, self.target_lengths
+        sources = [column.epoch_lengths(epoch_seed) for column in self.sources.values()]
+        return self._longest(sources), self.targets.epoch_lengths(epoch_seed)
+
+    def _longest(self, lengths: Sequence[Sequence[int]]) -> list[int]:
+        return [max(row) for row in zip(*lengths, strict=True)] if lengths else [0] * len(self)
+
+    def batch(
+        self,
+        rows: np.ndarray,
+        epoch_seed: EpochSeed | None = None,
+        loaded: Mapping[str, PaddedArrays] = MappingProxyType({}),
+    ) -> Batch:
+        """Return a batch of these rows.
+
+        ``epoch_seed``: augmented as that epoch of training sees them. ``loaded``: sources that
+        another process has read.
+        """
+        numbers = rows.tolist()
+        sources = {
+            name: loaded[name] if name in loaded else column.padded(numbers, epoch_seed)
+            for name, column in self.sources.items()
+        }
+        targets, mask = self.targets.padded(numbers, epoch_seed)  # (B, T)
+        inputs = np.concatenate([np.full((len(numbers), 1), self.bos), targets[:, :-1]], 1)  # (B, T)
+        return Batch.from_numpy(sources, inputs, targets, mask, tuple(numbers))

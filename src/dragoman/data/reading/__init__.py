@@ -1,0 +1,1 @@
+"""Files in, examples and their audit out: formats, columns, lines."""

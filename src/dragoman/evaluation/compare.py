@@ -1,0 +1,209 @@
+"""Compare two systems on the same rows: which is better, how certainly, and where do they differ?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dragoman.data.examples import Example
+from dragoman.errors import UserError
+from dragoman.evaluation.evaluate import Decoded, measure
+from dragoman.evaluation.metrics import METRICS, Difference, Score, Statistics, paired_bootstrap
+from dragoman.evaluation.rows import (
+    MetricName,
+    Span,
+    decode_rows,
+    diff_texts,
+    first_lines,
+    name_metric,
+    nearest_reference,
+    row_statistics,
+)
+from dragoman.inference.predictions import texts_of
+from dragoman.inference.system import System
+
+SIGNIFICANCE = 0.05  # a p-value below this is called a difference
+ROWS_SHOWN = 10  # in the text
+TEXT_WIDTH = 100  # characters of a row that the text shows
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedScore:
+    """One metric of both systems, and the difference B - A with its 95 % interval."""
+
+    metric: MetricName
+    a: Score
+    b: Score
+    difference: float
+    low: float
+    high: float
+    p_value: float  # two-sided, by paired bootstrap
+    verdict: str  # a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRow:
+    """One source for which the outputs of the systems differ."""
+
+    index: int  # among the distinct sources, from 0
+    line: int  # in its file
+    source: dict[str, str]
+    references: list[str]
+    a: str  # outputs
+    b: str
+    a_value: float  # by the row metric
+    b_value: float
+    gain: float  # of B over A: positive is better, whichever way the metric goes
+    a_spans: list[Span]  # against the nearest reference
+    b_spans: list[Span]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two systems, A and B, on the rows of one file."""
+
+    a_name: str
+    b_name: str
+    file: str
+    count: int  # distinct sources
+    scores: list[ComparedScore]  # the headline first
+    row_metric: MetricName  # the metric that single rows are compared by
+    wins: int  # rows where B is better
+    losses: int
+    ties: int
+    rows: list[ComparedRow]  # those that differ, the largest gain or loss first
+    left_out: int  # rows that differ and are not in ``rows``
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison as plain values, ready for ``json.dumps``."""
+        return {"a": self.a_name, "b": self.b_name, **asdict(self)}
+
+    def to_text(self) -> str:
+        """Return the comparison as a table, with the rows that differ most below it."""
+        lines = [f"{self.count:,} rows of {self.file}; 95 % intervals in brackets", ""]
+        lines += [f"  A  {self.a_name}", f"  B  {self.b_name}", ""]
+        width = max(len(score.metric.label) for score in self.scores)
+        lines.append(f"  {'':<{width}}  {'A':^26}  {'B':^26}  {'B - A':^26}  {'p':>6}")
+        lines += [f"  {score.metric.label:<{width}}  {_cells(score)}" for score in self.scores]
+        lines += ["", f"  {self.scores[0].verdict}"]
+        lines += [
+            f"  by row ({self.row_metric.label}): B better in {self.wins:,}, A better in {self.losses:,}, "
+            f"alike in {self.ties:,}",
+            "",
+        ]
+        if self.rows:
+            lines.append("  where they differ most")
+        for row in self.rows[:ROWS_SHOWN]:
+            lines += [
+                "",
+                f"  line {row.line}  {_shorten(' | '.join(row.source.values()))}",
+                f"    reference  {_shorten(row.references[0])}",
+                f"    A {row.a_value:8.2f}  {_shorten(row.a)}",
+                f"    B {row.b_value:8.2f}  {_shorten(row.b)}",
+            ]
+        return "\n".join(lines).rstrip() + "\n"
+
+
+def compare_systems(
+    a: System,
+    b: System,
+    examples: Sequence[Example],
+    file: str,
+    names: tuple[str, str] = ("a", "b"),
+    beam: int | None = None,
+    limit: int = 500,
+) -> Comparison:
+    """Decode the same examples with both systems and compare their outputs.
+
+    ``file`` and ``names`` are what the examples and the systems are called; at most ``limit`` rows
+    are listed. The metrics are those that fit the first system.
+    """
+    if a.modalities.keys() != b.modalities.keys():
+        raise UserError(
+            f"{names[0]} reads {', '.join(a.modalities) or 'no source'}, {names[1]} "
+            f"{', '.join(b.modalities) or 'no source'}; runs are compared on the same file"
+        )
+    decoded = decode_rows(a, examples, beam), decode_rows(b, examples, beam)
+    report_a = measure(a, decoded[0])
+    report_b = measure(b, decoded[1], headline=report_a.headline, names=list(report_a.scores))
+    row_metric = "chrf" if report_a.headline == "bleu" else report_a.headline  # BLEU says little about one sentence
+    statistics_a, statistics_b = (row_statistics(each, report_a, also=("cer", row_metric)) for each in decoded)
+    scores = [
+        _compare_scores(
+            name_metric(name, report_a), (score, report_b.scores[name]), (statistics_a[name], statistics_b[name]), names
+        )
+        for name, score in report_a.scores.items()
+        if name in statistics_a
+    ]
+    values = statistics_a[row_metric].row_scores(), statistics_b[row_metric].row_scores()
+    gains = (values[1] - values[0]) * (1 if METRICS[row_metric].better == "higher" else -1)
+    edits = np.abs(statistics_a["cer"].row_scores() - statistics_b["cer"].row_scores())
+    outputs = texts_of(decoded[0].predictions), texts_of(decoded[1].predictions)
+    differing = [index for index in range(len(gains)) if outputs[0][index] != outputs[1][index]]
+    differing.sort(key=lambda index: (-abs(gains[index]), -edits[index], index))
+    lines = first_lines(examples)
+    wins, losses = int((gains > 1e-9).sum()), int((gains < -1e-9).sum())
+    return Comparison(
+        a_name=names[0],
+        b_name=names[1],
+        file=file,
+        count=len(gains),
+        scores=scores,
+        row_metric=name_metric(row_metric, report_a),
+        wins=wins,
+        losses=losses,
+        ties=len(gains) - wins - losses,
+        rows=[
+            _compare_row(
+                decoded[0],
+                index,
+                lines[index],
+                (outputs[0][index], outputs[1][index]),
+                (float(values[0][index]), float(values[1][index])),
+                float(gains[index]),
+            )
+            for index in differing[:limit]
+        ],
+        left_out=max(0, len(differing) - limit),
+    )
+
+
+def _compare_scores(
+    metric: MetricName, scores: tuple[Score, Score], statistics: tuple[Statistics, Statistics], names: tuple[str, str]
+) -> ComparedScore:
+    difference = paired_bootstrap(*statistics)
+    return ComparedScore(metric, *scores, *difference, verdict=_verdict(metric, difference, names))
+
+
+def _compare_row(
+    decoded: Decoded, index: int, line: int, outputs: tuple[str, str], values: tuple[float, float], gain: float
+) -> ComparedRow:
+    references = decoded.references[index]
+    spans = [diff_texts(output, nearest_reference(output, references)) for output in outputs]
+    return ComparedRow(index, line, decoded.sources[index], references, *outputs, *values, gain, *spans)
+
+
+def _verdict(metric: MetricName, difference: Difference, names: tuple[str, str]) -> str:
+    if difference.p_value >= SIGNIFICANCE or difference.value == 0:
+        return f"no difference in {metric.label} that these rows could show (p = {difference.p_value:.3f})"
+    better = names[(difference.value > 0) == (metric.better == "higher")]
+    return f"{better} is better in {metric.label} (p = {difference.p_value:.3f})"
+
+
+def _cells(score: ComparedScore) -> str:
+    cells = [
+        f"{value:8.2f} [{low:.2f}, {high:.2f}]"
+        for value, low, high in (
+            (score.a.value, score.a.low, score.a.high),
+            (score.b.value, score.b.low, score.b.high),
+            (score.difference, score.low, score.high),
+        )
+    ]
+    return "  ".join(f"{cell:<26}" for cell in cells) + f"  {score.p_value:6.3f}"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= TEXT_WIDTH else f"{text[: TEXT_WIDTH - 1]}…"

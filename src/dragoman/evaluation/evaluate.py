@@ -1,0 +1,88 @@
+"""Evaluate a system on examples with references."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dragoman.data.examples import Example, references
+from dragoman.errors import UserError
+from dragoman.evaluation import metrics
+from dragoman.inference.predictions import Prediction, Scored, texts_of
+from dragoman.inference.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Every distinct source of some examples, with what the system predicts for it."""
+
+    sources: list[dict[str, str]]
+    references: list[list[str]]
+    predictions: list[Prediction]
+    scored: list[Scored]  # the first reference of each source
+
+
+def evaluate(
+    system: System,
+    examples: Sequence[Example],
+    *,
+    headline: str | None = None,
+    names: Sequence[str] | None = None,
+    batch: int = 64,
+    **search: Any,
+) -> metrics.Report:
+    """Decode every distinct source once, and measure the outputs against all its targets.
+
+    ``headline`` and ``names`` are the metrics to report; by default those that fit the targets.
+    ``search`` changes settings of the search. A language model is measured by its log-probabilities
+    of the targets themselves, without a search.
+    """
+    if system.is_language_model:
+        return _evaluate_language_model(system, [example.target for example in examples], batch)
+    return measure(system, decode(system, examples, batch=batch, **search), headline=headline, names=names)
+
+
+def decode(system: System, examples: Sequence[Example], *, batch: int = 64, **search: Any) -> Decoded:
+    """Predict an output for every distinct source, and score its first reference."""
+    groups = references(examples)
+    sources = [dict(source) for source, _ in groups]
+    predictions = system.predict(sources, batch=batch, attention=False, trace=False, **search)
+    scored = system.score(sources, [targets[0] for _, targets in groups], batch=batch)
+    for prediction in predictions:
+        if prediction.error is not None:
+            raise UserError(prediction.error)
+    return Decoded(sources, [targets for _, targets in groups], predictions, scored)
+
+
+def measure(
+    system: System, decoded: Decoded, *, headline: str | None = None, names: Sequence[str] | None = None
+) -> metrics.Report:
+    """Measure decoded outputs by the metrics that are named, or by those that fit the targets."""
+    choice = metrics.choose_metrics(system.target.kind, [targets[0] for targets in decoded.references])
+    return metrics.measure_outputs(
+        texts_of(decoded.predictions),
+        decoded.references,
+        headline=headline or (system.recipe.metric if system.recipe.metric != "auto" else choice.headline),
+        metrics=names or choice.metrics,
+        source_lengths=[source_length(system, source) for source in decoded.sources],
+        log_probs=[scored.log_prob for scored in decoded.scored],
+        tokens=[len(scored.tokens) for scored in decoded.scored],
+        symbols=system.target.kind == "symbols",
+    )
+
+
+def source_length(system: System, source: Mapping[str, str]) -> int:
+    """Return the positions of the longest source, not counting the end symbol of a text."""
+    return max(modality.length(source[name]) - (not modality.is_file) for name, modality in system.modalities.items())
+
+
+def _evaluate_language_model(system: System, texts: Sequence[str], batch: int) -> metrics.Report:
+    scored = system.score(texts, batch=batch)
+    return metrics.measure_text(
+        texts,
+        [each.log_prob for each in scored],
+        [len(each.tokens) for each in scored],
+        token_kind=system.target.kind,
+        unknown=sum(map(system.target.unknown, texts)),
+    )

@@ -1,0 +1,50 @@
+"""Choose the headline metric that fits the data, and the others to report with it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dragoman.evaluation.metrics.bleu import bleu_tokenizer
+from dragoman.evaluation.metrics.words import split_words
+
+LONGEST_SHORT_TARGET = 3.5  # words on average; longer targets are sentences
+FORMAL_VOCABULARY = 100  # words at most in a formal language
+FORMAL_REPETITION = 100  # times at least that each of them occurs, on average
+
+
+class MetricChoice(NamedTuple):
+    """The metric that a run is judged by, all metrics to report, and the reason for the choice."""
+
+    headline: str
+    metrics: tuple[str, ...]
+    reason: str
+
+
+LANGUAGE_MODEL_CHOICE = MetricChoice(
+    "perplexity",
+    ("word_perplexity", "character_perplexity", "bits_per_character"),
+    "a language model is as good as its predictions of the text",
+)
+
+
+def choose_metrics(tokenizer: str, targets: Sequence[str]) -> MetricChoice:
+    """Choose the metrics that fit the targets; ``tokenizer`` is the kind of their tokenizer."""
+    by_word, by_character = ("exact", "wer", "ser", "cer"), ("exact", "cer", "ser", "wer")
+    if tokenizer == "symbols":
+        return MetricChoice("exact", by_word, "targets are sequences of symbols: a sequence is right or wrong")
+    spaceless = bleu_tokenizer([[target] for target in targets]) != "13a" if targets else False
+    # Without spaces, a word is about two characters long.
+    lengths = [len(target) / 2 if spaceless else len(split_words(target)) for target in targets]
+    mean = statistics.fmean(lengths) if lengths else 0.0
+    if mean <= LONGEST_SHORT_TARGET:
+        reason = f"targets are short ({mean:.1f} words on average): right or wrong as a whole"
+        return MetricChoice("exact", by_character, reason)
+    vocabulary = {word for target in targets for word in split_words(target)}
+    repeats = sum(lengths) >= FORMAL_REPETITION * len(vocabulary)
+    if not spaceless and len(vocabulary) <= FORMAL_VOCABULARY and repeats:
+        reason = f"targets use only {len(vocabulary)} words, as a formal language does: right or wrong as a whole"
+        return MetricChoice("exact", by_word, reason)
+    reason = f"targets are sentences ({mean:.1f} words on average): more than one may be right"
+    return MetricChoice("bleu", ("bleu", "chrf", "wer", "cer", "exact"), reason)

@@ -1,0 +1,93 @@
+"""The report of an evaluation: scores with intervals, also by source length, and a confusion matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from dragoman.evaluation.metrics.confusion import Confusion
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The value of one metric with its 95 % interval."""
+
+    name: str
+    label: str
+    value: float
+    low: float
+    high: float
+    better: str  # "higher" or "lower"
+    unit: str
+    signature: str = ""  # how it was computed
+
+
+@dataclass(frozen=True, slots=True)
+class LengthBucket:
+    """The headline metric of the rows whose source is ``shortest`` to ``longest`` units long."""
+
+    shortest: int
+    longest: int
+    rows: int
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that an evaluation measured."""
+
+    rows: int
+    references: int  # of all rows together
+    headline: str
+    scores: dict[str, Score]  # the headline first
+    by_length: list[LengthBucket] = field(default_factory=list)
+    length_unit: str = "tokens"
+    confusion: Confusion | None = None  # only where the targets are a few classes
+
+    @property
+    def value(self) -> float:
+        """The headline score."""
+        return self.scores[self.headline].value
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain values, ready for ``json.dumps``."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Report:
+        """Return the report that ``to_json`` made these values of; unknown keys are ignored."""
+        confusion = plain.get("confusion")
+        return cls(
+            rows=plain["rows"],
+            references=plain["references"],
+            headline=plain["headline"],
+            scores={name: Score(**score) for name, score in plain["scores"].items()},
+            by_length=[LengthBucket(**bucket) for bucket in plain["by_length"]],
+            length_unit=plain["length_unit"],
+            confusion=None if confusion is None else Confusion(**confusion),
+        )
+
+    def to_text(self) -> str:
+        """Return the report as a table for people."""
+        several = "" if self.references == self.rows else f", {self.references:,} references"
+        lines = [f"{self.rows:,} rows{several}; 95 % intervals in brackets", ""]
+        width = max(len(score.label) for score in self.scores.values())
+        for score in self.scores.values():
+            unit = f" {score.unit}" if score.unit else "  "
+            lines.append(f"  {score.label:<{width}}  {score.value:8.2f}{unit}  [{score.low:.2f}, {score.high:.2f}]")
+        if self.by_length:
+            label = self.scores[self.headline].label
+            lines += ["", f"  {label} by source length ({self.length_unit})"]
+            ranges = [f"{b.shortest}-{b.longest}" if b.shortest < b.longest else f"{b.longest}" for b in self.by_length]
+            width = max(map(len, ranges))
+            lines += [
+                f"  {lengths:>{width}}  {b.rows:>7,} rows  {b.value:8.2f}  [{b.low:.2f}, {b.high:.2f}]"
+                for lengths, b in zip(ranges, self.by_length, strict=True)
+            ]
+        if self.confusion is not None:
+            lines += ["", *self.confusion.to_lines()]
+        signatures = [f"  {score.label}: {score.signature}" for score in self.scores.values() if score.signature]
+        return "\n".join([*lines, *(["", *signatures] if signatures else [])]) + "\n"

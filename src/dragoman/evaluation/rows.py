@@ -1,0 +1,94 @@
+"""A system's outputs row by row: the metrics of each, and how it differs from its reference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from dragoman.data.examples import Example, Identity, identity
+from dragoman.errors import UserError
+from dragoman.evaluation.evaluate import Decoded, decode
+from dragoman.evaluation.metrics import METRICS, Report, Statistics, compute_statistics
+from dragoman.evaluation.metrics.perplexity import perplexity
+from dragoman.inference.predictions import texts_of
+from dragoman.inference.system import System
+
+LONGEST_BY_CHARACTER = 400  # characters; longer texts are compared word by word
+
+
+@dataclass(frozen=True, slots=True)
+class MetricName:
+    """What a metric is called in one report, and which way is better."""
+
+    name: str
+    label: str
+    better: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of output and reference; where ``same`` is False either may be empty."""
+
+    same: bool
+    output: str
+    reference: str
+
+
+def decode_rows(system: System, examples: Sequence[Example], beam: int | None = None) -> Decoded:
+    """Decode every distinct source, for a view of single rows."""
+    if system.is_language_model:
+        raise UserError("a language model has no outputs to lay beside references; dragoman evaluate measures it")
+    if not examples:
+        raise UserError("the file has no usable row; dragoman check says why")
+    return decode(system, examples, beam=beam)
+
+
+def row_statistics(decoded: Decoded, report: Report, also: Sequence[str] = ()) -> dict[str, Statistics]:
+    """Return the statistics of the report's metrics, headline first, and of those in ``also``.
+
+    Metrics that are computed from log-probabilities are left out, unless one is the headline.
+    """
+    outputs = texts_of(decoded.predictions)
+    names = dict.fromkeys([report.headline, *report.scores, *also])
+    statistics = {
+        name: compute_statistics(name, outputs, decoded.references) for name in names if METRICS[name].compute
+    }
+    if report.headline == "perplexity":
+        tokens = [len(scored.tokens) for scored in decoded.scored]
+        statistics = {"perplexity": perplexity([scored.log_prob for scored in decoded.scored], tokens), **statistics}
+    return statistics
+
+
+def name_metric(name: str, report: Report) -> MetricName:
+    """Return a metric's name with the label that the report gives it."""
+    metric = METRICS[name]
+    label = report.scores[name].label if name in report.scores else metric.label
+    return MetricName(name, label, metric.better, metric.unit)
+
+
+def first_lines(examples: Sequence[Example]) -> list[int]:
+    """Return the line where each distinct source first occurs, in the order of ``references``."""
+    lines: dict[Identity, int] = {}
+    for example in examples:
+        lines.setdefault(identity(example), example.line)
+    return list(lines.values())
+
+
+def diff_texts(output: str, reference: str) -> list[Span]:
+    """Return where two texts agree and differ: by character in single words, else by word."""
+    by_character = max(len(output), len(reference)) <= LONGEST_BY_CHARACTER and " " not in output + reference
+    ours, theirs = ([*text] if by_character else re.findall(r"\s+|[^\s]+", text) for text in (output, reference))
+    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
+    return [
+        Span(kind == "equal", "".join(ours[a:b]), "".join(theirs[c:d])) for kind, a, b, c, d in matcher.get_opcodes()
+    ]
+
+
+def nearest_reference(output: str, references: Sequence[str]) -> str:
+    """Return the reference that the fewest edits make of the output."""
+    from rapidfuzz.distance import Levenshtein
+
+    return min(references, key=lambda reference: Levenshtein.distance(output, reference))

@@ -1,0 +1,100 @@
+"""The engine that runs the trained model itself, with torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.data.corpus.files import Cache, PendingFile
+from dragoman.data.modality import Modality
+from dragoman.data.vocabulary import BLANK, BOS, EOS
+from dragoman.inference.engine.contract import Arrays, Engine, Features, SelfAttention, missing_ctc
+from dragoman.nn.model import Model
+from dragoman.runs.lengths import LengthLimits
+from dragoman.search.ctc_prefix import CTCPrefix
+from dragoman.search.rows import SearchDecoder
+from dragoman.types import Padded
+
+
+class TorchEngine(Engine):
+    """One model and the modalities of its sources. The model must be in evaluation mode whenever it is asked."""
+
+    def __init__(
+        self,
+        model: Model,
+        modalities: Mapping[str, Modality],
+        lengths: LengthLimits,
+        chunk: int,
+        name: str,
+        caches: Mapping[str, Cache],
+    ) -> None:
+        self._model, self._modalities, self._lengths, self._name = model, modalities, lengths, name
+        self._caches = caches
+        self.has_attention = bool(model.decoder.maps)
+        self.chunk = None if model.decoder.has_bounded_state else chunk
+
+    @property
+    def device(self) -> torch.device:
+        return next(self._model.parameters()).device
+
+    @property
+    def decoder(self) -> SearchDecoder:
+        return self._model
+
+    @property
+    def ctc_decoder(self) -> SearchDecoder:
+        if self._model.ctc is None:
+            raise missing_ctc(self._name)
+        return CTCPrefix(self._model.ctc, blank=BLANK, bos=BOS, eos=EOS)
+
+    def prepare(self, texts: Mapping[str, str]) -> Features:
+        features: dict[str, np.ndarray | PendingFile] = {}
+        for name, modality in self._modalities.items():
+            if modality.is_file:
+                features[name] = PendingFile(modality, texts[name], self._caches.get(name))
+            else:
+                features[name] = modality.array(texts[name])
+        return features
+
+    def length_limit(self, features: Features) -> int:
+        return self._lengths.limit(max((len(feature) for feature in features.values()), default=0))
+
+    def encode(self, rows: Sequence[Arrays]) -> Any:
+        return self._model.encode(self._pad(rows))
+
+    def represent(self, rows: Sequence[Arrays]) -> tuple[np.ndarray, str]:
+        with torch.inference_mode():
+            memory = self._model.encode(self._pad(rows))
+            assert memory is not None
+            if memory.summary is not None:
+                return memory.summary.flatten(1).float().cpu().numpy(), "the encoder's summary of the source"
+            real = memory.mask[..., None].to(memory.states.dtype)  # (B, S, 1)
+            mean = (memory.states * real).sum(1) / real.sum(1)  # (B, D)
+            return mean.float().cpu().numpy(), "the mean of the encoder's states"
+
+    def self_attention(self, row: Arrays, outputs: Sequence[Sequence[int]]) -> SelfAttention:
+        with torch.inference_mode():
+            padded = self._pad([row])
+            state = self._model.start(self._model.encode(padded), 1)
+            maps = []
+            for tokens in outputs:
+                read = torch.tensor([[BOS, *tokens[:-1]]], device=self.device)  # (1, T)
+                maps.append(_only_row(self._model.decoder.self_attention(read, state)))
+            return SelfAttention(_only_row(self._model.self_attention(padded)), tuple(maps))
+
+    def describe_members(self) -> str | None:
+        return None
+
+    def _pad(self, rows: Sequence[Arrays]) -> dict[str, Padded]:
+        return {
+            name: Padded.from_numpy(*modality.collate([row[name] for row in rows])).to(self.device)
+            for name, modality in self._modalities.items()
+        }
+
+
+def _only_row(weights: Tensor | None) -> np.ndarray | None:
+    return None if weights is None else weights[0].float().cpu().numpy()

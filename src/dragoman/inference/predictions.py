@@ -1,0 +1,164 @@
+"""What a system gives back for an input: outputs with text, scores, attention and the trace of the search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dragoman.data.tokenizers import Tokenizer
+from dragoman.search.trace import Result
+from dragoman.types import Axis, Hypothesis, Trace
+
+Raw = str | Mapping[str, str]  # one source, or several by name
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One output for one input."""
+
+    text: str
+    score: float  # what the search ranked by
+    log_prob: float  # of the whole output
+    tokens: tuple[str, ...]  # with the end symbol, if it was produced
+    log_probs: tuple[float, ...]  # of each token
+    finished: bool  # False: cut off at the length limit
+    attention: np.ndarray | None  # (T, A, S), one row per token; the maps of a layer are its heads, layer after layer
+    self_attention: np.ndarray | None = None  # (L, H, T, P) on request; columns: ``self_attention_columns``
+
+    def to_json(self, maps: bool = False) -> dict[str, Any]:
+        """Return a JSON object. ``maps`` adds every attention map, and self-attention."""
+        plain = {name: getattr(self, name) for name in ("text", "score", "log_prob", "tokens", "log_probs", "finished")}
+        if self.attention is not None:
+            plain["attention"] = np.round(self.attention.mean(1), 5).tolist()
+        if maps:
+            plain["attention_maps"] = _rounded(None if self.attention is None else self.attention.transpose(1, 0, 2))
+            plain["self_attention"] = _rounded(self.self_attention)
+        return plain
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The outputs for one input. ``text``, ``score``, … are those of the best output."""
+
+    source: Raw
+    outputs: tuple[Output, ...]  # best first
+    axes: Mapping[str, Axis] = field(default_factory=dict)  # the S axis of attention: the sources, one after the other
+    trace: Trace | None = None
+    self_attention: np.ndarray | None = (
+        None  # (L, H, S, S) of the encoder, on request; with several sources, of the joint one
+    )
+    error: str | None = None  # why there is no output, for example a file that cannot be read
+    arrays: Mapping[str, np.ndarray] | None = None  # on request: the sources that are files, as the model read them
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels of the positions along the S axis of attention."""
+        return tuple(label for axis in self.axes.values() for label in axis.labels)
+
+    def spans(self) -> list[dict[str, Any]]:
+        """Return which positions of the S axis belong to which source: from ``begin`` to before ``end``."""
+        spans: list[dict[str, Any]] = []
+        begin = 0
+        for name, axis in self.axes.items():
+            span = {"name": name, "kind": axis.kind, "begin": begin, "end": begin + len(axis.labels)}
+            optional = {"grid": axis.grid, "seconds": axis.seconds}
+            spans.append(span | {key: value for key, value in optional.items() if value is not None})
+            begin += len(axis.labels)
+        return spans
+
+    @property
+    def text(self) -> str:
+        return self.outputs[0].text
+
+    @property
+    def score(self) -> float:
+        return self.outputs[0].score
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        return self.outputs[0].tokens
+
+    @property
+    def log_probs(self) -> tuple[float, ...]:
+        return self.outputs[0].log_probs
+
+    @property
+    def attention(self) -> np.ndarray | None:
+        return self.outputs[0].attention
+
+    def to_json(self, maps: bool = False) -> dict[str, Any]:
+        """Return a JSON object. ``maps`` adds every attention map, and self-attention."""
+        plain = {
+            "source": self.source,
+            "labels": list(self.labels),
+            "sources": self.spans(),
+            "outputs": [output.to_json(maps) for output in self.outputs],
+        }
+        if self.error is not None:
+            plain["error"] = self.error
+        return plain | ({"self_attention": _rounded(self.self_attention)} if maps else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The log-probability that a system gives to a target, token by token."""
+
+    log_prob: float
+    tokens: tuple[str, ...]
+    log_probs: tuple[float, ...]
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(min(700.0, -self.log_prob / max(1, len(self.tokens))))
+
+
+def make_prediction(
+    source: Raw, axes: Mapping[str, Axis], result: Result, target: Tokenizer, *, trace: bool, prompt: str | None = None
+) -> Prediction:
+    """Turn the token ids of a search result into text. ``prompt``: what each output was made to begin with."""
+    outputs = tuple(_make_output(hypothesis, axes, target, prompt) for hypothesis in result.hypotheses)
+    return Prediction(source, outputs, dict(axes), result.trace if trace else None)
+
+
+def empty_prediction(source: Raw, error: str | None = None) -> Prediction:
+    """Return the prediction for an input that is empty, or that has no output because of an error."""
+    return Prediction(source, (Output("", 0.0, 0.0, (), (), True, None),), error=error)
+
+
+def texts_of(predictions: Iterable[Prediction]) -> list[str]:
+    """Return the text of each prediction's best output."""
+    return [prediction.text for prediction in predictions]
+
+
+def self_attention_columns(source: Sequence[str], tokens: Sequence[str], reads_source: bool) -> list[str]:
+    """Return the labels of what a decoder has read when it produces each token.
+
+    These are the start symbol and the tokens after it. Where one network reads source and target (``reads_source``),
+    the positions of the source come first.
+    """
+    return [*(source if reads_source else ()), "<s>", *tokens[:-1]]
+
+
+def _make_output(hypothesis: Hypothesis, axes: Mapping[str, Axis], target: Tokenizer, prompt: str | None) -> Output:
+    attention = hypothesis.attention  # (T, A, S), with padding
+    positions = sum(len(axis.labels) for axis in axes.values())
+    text = target.decode(hypothesis.tokens)
+    if prompt:  # as it was written, also where the model read <unk>
+        text = prompt + text[len(target.decode(target.encode(prompt))) :]
+    return Output(
+        text,
+        hypothesis.score,
+        hypothesis.log_prob,
+        tuple(target.pieces(hypothesis.tokens)),
+        hypothesis.log_probs,
+        hypothesis.finished,
+        None if attention is None else attention[..., :positions],
+    )
+
+
+def _rounded(weights: np.ndarray | None) -> list[Any] | None:
+    return None if weights is None else np.round(weights, 5).tolist()

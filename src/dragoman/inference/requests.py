@@ -1,0 +1,104 @@
+"""From what a person gives to what a session works with: inputs as strings by source, and search settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from dragoman.config import explain
+from dragoman.data.corpus.files import PendingFile
+from dragoman.data.examples import SOURCE, tidy
+from dragoman.errors import UserError
+from dragoman.inference.engine.contract import Arrays, Features
+from dragoman.inference.predictions import Raw
+from dragoman.search.options import SearchConfig
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedInput:
+    """One input as an engine reads it."""
+
+    source: Raw  # as it was given
+    texts: Mapping[str, str]  # tidied strings by source; the prompt of a language model is under "source"
+    features: Features  # by source; empty for a language model
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether no source has any content. A language model's prompt may be empty."""
+        return bool(self.features) and not any(self.texts.values())
+
+    @property
+    def length(self) -> int:
+        """Return the length of the longest source; of a language model, that of its prompt."""
+        if not self.features:
+            return len(self.texts.get(SOURCE, ""))
+        return max(len(feature) for feature in self.features.values())
+
+    def read(self) -> PreparedInput:
+        """Return this input with its files read. Raise a ``UserError`` for a file that cannot be read."""
+        arrays = {
+            name: feature.read() if isinstance(feature, PendingFile) else feature
+            for name, feature in self.features.items()
+        }
+        return replace(self, features=arrays)
+
+    @property
+    def arrays(self) -> Arrays:
+        """Return the features of an input whose files have been read."""
+        arrays = {name: feature for name, feature in self.features.items() if not isinstance(feature, PendingFile)}
+        assert len(arrays) == len(self.features), "read() comes first"
+        return arrays
+
+
+def as_strings(source: Any) -> Raw:
+    """Return an input as strings. Paths may be given as path objects."""
+    if isinstance(source, Mapping):
+        return {str(name): _as_string(value) for name, value in source.items()}
+    return _as_string(source)
+
+
+def _as_string(value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)):
+        raise UserError(f"an input is a text, a path, or several of these by name; got {type(value).__name__}")
+    return os.fsdecode(value)
+
+
+def texts_by_source(source: Raw, names: Sequence[str] | None) -> dict[str, str]:
+    """Return the tidied strings of an input by the run's source names. ``names`` is None for a language model."""
+    if names is None:
+        if not isinstance(source, str):
+            raise UserError(f"this run is a language model: give it texts, not {type(source).__name__}")
+        return {SOURCE: tidy(source)}
+    only = names[0] if len(names) == 1 else SOURCE
+    texts = {only: source} if isinstance(source, str) else dict(source)
+    if texts.keys() != set(names):
+        given = "a text" if isinstance(source, str) else f"{sorted(texts)}"
+        raise UserError(f"this run reads {', '.join(names)}, but got {given}; give a mapping by these names")
+    return {name: tidy(text) for name, text in texts.items()}
+
+
+def merge_search_settings(own: SearchConfig, settings: Mapping[str, Any], never: Sequence[int]) -> SearchConfig:
+    """Return a run's own search settings, overridden by ``settings``; the tokens ``never`` are forbidden too."""
+    overrides = {name: value for name, value in settings.items() if value is not None}
+    merged = own.model_dump() | overrides
+    if "n_best" in overrides and "beam" not in overrides:
+        merged["beam"] = max(merged["beam"], merged["n_best"])
+    merged["forbidden"] = tuple({*merged["forbidden"], *never})
+    try:
+        return SearchConfig(**merged)
+    except ValidationError as error:
+        raise explain(error, SearchConfig, "search") from None
+
+
+def forbid_token_runs(own: SearchConfig, banned: Iterable[Sequence[int]]) -> dict[str, Any]:
+    """Return search settings under which no output contains any of these runs of tokens."""
+    runs = {tuple(run) for run in banned}
+    single = sorted(run[0] for run in runs if len(run) == 1)
+    return {
+        "forbidden": (*own.forbidden, *single),
+        "forbidden_runs": (*own.forbidden_runs, *sorted(run for run in runs if len(run) > 1)),
+    }

@@ -1,0 +1,154 @@
+"""Forced scoring: the log-probability of each token of given outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.data.corpus.running import flow
+from dragoman.data.vocabulary import BOS, EOS
+from dragoman.inference.engine.contract import Arrays, Engine
+from dragoman.inference.requests import PreparedInput
+from dragoman.search.paths import force
+from dragoman.search.rows import SearchDecoder, device_of
+from dragoman.types import State
+
+ScoredTokens: TypeAlias = tuple[Sequence[int], tuple[float, ...]]  # tokens, and the log-probability of each
+
+MOST_PROBABILITIES = 50_000_000  # held in memory at a time
+CARRIED_TOKENS = 512  # tokens of the one stream that are read together, where a state is carried on
+
+
+@dataclass(frozen=True)
+class ForcedPath:
+    """A given output, token by token, as the model sees it."""
+
+    tokens: tuple[int, ...]
+    log_probs: np.ndarray  # (T,)
+    entropy: np.ndarray  # (T,) bits
+    rank: np.ndarray  # (T,) of the token among all, from 1
+    alternatives: np.ndarray  # (T, K) the likeliest tokens, best first
+    alternative_log_probs: np.ndarray  # (T, K)
+    attention: np.ndarray | None  # (T, A, S)
+
+
+def score_pairs(
+    engine: Engine, inputs: Sequence[PreparedInput], gold: Sequence[Sequence[int]], batch: int
+) -> list[ScoredTokens]:
+    """Score each output given its own input. Outputs of similar length are scored together."""
+    order = sorted(range(len(gold)), key=lambda row: len(gold[row]))
+    scored: dict[int, ScoredTokens] = {}
+    for begin in range(0, len(order), batch):
+        rows = order[begin : begin + batch]
+        with torch.inference_mode():
+            memory = engine.encode([inputs[row].read().arrays for row in rows])
+            targets = [gold[row] for row in rows]
+            hypotheses = force(engine.decoder, memory, len(rows), targets, bos=BOS, eos=EOS)
+        for row, hypothesis in zip(rows, hypotheses, strict=True):
+            scored[row] = hypothesis.tokens, hypothesis.log_probs
+    return [scored[row] for row in range(len(gold))]
+
+
+def score_running_text(engine: Engine, lines: Sequence[Sequence[int]], batch: int) -> list[ScoredTokens]:
+    """Score the lines of one text, each given the lines before it."""
+
+    def start(rows: int) -> State:
+        return engine.decoder.start(engine.encode([{}] * rows), rows)
+
+    log_probs = iter(force_running(engine.decoder, start, lines, chunk=engine.chunk, batch=batch))
+    return [(tokens, tuple(islice(log_probs, len(tokens)))) for tokens in lines]
+
+
+@torch.inference_mode()
+def force_running(
+    decoder: SearchDecoder,
+    start: Callable[[int], State],
+    lines: Sequence[Sequence[int]],
+    *,
+    chunk: int | None,
+    batch: int,
+) -> list[float]:
+    """Return the log-probability of every token of a text, whose lines end with the end symbol.
+
+    ``start`` gives the state of so many rows that have read nothing. Without a ``chunk`` the decoder carries its state
+    on, and the text is one stream. With one, the text is read in pieces of ``chunk`` tokens that start afresh, as in
+    training, ``batch`` of them side by side.
+    """
+    inputs, targets = map(torch.from_numpy, flow(lines, BOS, EOS))
+    state = start(1)
+    device = device_of(decoder, state)
+    log_probs: list[float] = []
+    if chunk is None:
+        for read, gold in zip(inputs.split(CARRIED_TOKENS), targets.split(CARRIED_TOKENS), strict=True):
+            step = decoder(read.to(device)[None], state)
+            state = step.state
+            log_probs += step.log_probs[0].gather(1, gold.to(device)[:, None])[:, 0].tolist()
+        return log_probs
+    for read, gold in zip(inputs.split(chunk * batch), targets.split(chunk * batch), strict=True):
+        rows = -(-len(read) // chunk)
+        padding = (0, rows * chunk - len(read))  # after the text, so causality hides it
+        read, gold = (torch.nn.functional.pad(x, padding).view(rows, chunk).to(device) for x in (read, gold))
+        log_probs += decoder(read, start(rows)).log_probs.gather(2, gold[:, :, None]).flatten().tolist()
+    return log_probs[: len(targets)]
+
+
+@torch.inference_mode()
+def force_paths(
+    engine: Engine,
+    arrays: Arrays,
+    sequences: Sequence[Sequence[int]],
+    *,
+    vocabulary: int,
+    alternatives: int,
+    attention: bool,
+) -> list[ForcedPath]:
+    """Score several outputs of one input, with the ``alternatives`` likeliest tokens at each place."""
+    longest = max(1, *map(len, sequences)) if sequences else 1
+    rows = max(1, MOST_PROBABILITIES // (longest * vocabulary))
+    start = engine.decoder.start(engine.encode([arrays]), 1)
+    paths: list[ForcedPath] = []
+    for begin in range(0, len(sequences), rows):
+        some = [tuple(sequence) for sequence in sequences[begin : begin + rows]]
+        tokens = torch.full((len(some), longest + 1), EOS, device=engine.device)  # (N, 1 + T)
+        tokens[:, 0] = BOS
+        for row, sequence in enumerate(some):
+            tokens[row, 1 : 1 + len(sequence)] = torch.tensor(sequence, dtype=torch.long)
+        step = engine.decoder(tokens[:, :-1], start.spread(len(some)), attention and engine.has_attention)
+        maps = None if step.attention is None else step.attention.float().cpu().numpy()  # (N, T, A, S)
+        for row, (sequence, log_probs) in enumerate(zip(some, step.log_probs, strict=True)):
+            length = len(sequence)
+            own_maps = None if maps is None else maps[row, :length]
+            paths.append(_forced_path(sequence, log_probs[:length].float(), alternatives, own_maps))
+    return paths
+
+
+def _forced_path(
+    tokens: tuple[int, ...], log_probs: Tensor, alternatives: int, attention: np.ndarray | None
+) -> ForcedPath:
+    """Describe one path. ``log_probs`` is (T, V)."""
+    chosen = log_probs.gather(1, torch.tensor(tokens, dtype=torch.long, device=log_probs.device)[:, None])  # (T, 1)
+    parts = torch.where(log_probs > -torch.inf, log_probs.exp() * log_probs, 0.0)
+    best = log_probs.topk(min(alternatives, log_probs.shape[1]), dim=1)
+    return ForcedPath(
+        tokens,
+        chosen[:, 0].cpu().numpy(),
+        (-parts.sum(1) / np.log(2)).clamp_min(0.0).cpu().numpy(),
+        ((log_probs > chosen).sum(1) + 1).cpu().numpy(),
+        best.indices.cpu().numpy(),
+        best.values.cpu().numpy(),
+        attention,
+    )
+
+
+@torch.inference_mode()
+def score_with(decoder: SearchDecoder, memory: Any, tokens: Sequence[int], device: torch.device) -> np.ndarray:
+    """Return what ``decoder`` counts for each of the tokens of one output, (T,)."""
+    given = torch.tensor([[BOS, *tokens]], device=device)  # (1, 1 + T)
+    scores = decoder(given[:, :-1], decoder.start(memory, 1)).log_probs
+    return scores.gather(2, given[:, 1:, None])[0, :, 0].float().cpu().numpy()

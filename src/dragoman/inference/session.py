@@ -1,0 +1,304 @@
+"""The one door to a system: prepare inputs, search, score given outputs, look inside.
+
+Whoever asks a model something (the command line, Python, evaluation, the studio) asks a session. A session never
+changes, and many threads may ask one at once: each gets what it would get alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from dragoman.config import TooLong
+from dragoman.data.examples import SOURCE, tidy
+from dragoman.data.vocabulary import BOS, EOS
+from dragoman.errors import UserError
+from dragoman.inference import scoring
+from dragoman.inference.batches import answer_in_batches
+from dragoman.inference.engine.contract import Engine, SelfAttention
+from dragoman.inference.predictions import Prediction, Raw, Scored, empty_prediction, make_prediction
+from dragoman.inference.requests import PreparedInput, as_strings, texts_by_source
+from dragoman.search.options import SearchConfig
+from dragoman.search.paths import rescore
+from dragoman.search.run import search
+from dragoman.search.trace import Result
+from dragoman.types import Axis
+
+if TYPE_CHECKING:
+    from dragoman.inference.system import System
+
+
+class DeadlineExceeded(UserError):
+    """A search did not end in the time that it was given."""
+
+
+class SearchCancelled(UserError):
+    """Whoever asked for a search does not want it any more."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A system, the engine that computes for it, and the search settings to ask with."""
+
+    system: System
+    config: SearchConfig
+
+    @property
+    def engine(self) -> Engine:
+        return self.system.engine
+
+    # ---- from strings to strings
+
+    def predict(self, sources: Sequence[Raw], **options: Any) -> list[Prediction]:
+        """Return one prediction per input, in order. The options are those of ``stream``."""
+        return list(self.stream(sources, **options))
+
+    def stream(
+        self,
+        sources: Sequence[Raw],
+        *,
+        batch: int = 64,
+        attention: bool = True,
+        trace: bool = True,
+        maps: bool = False,
+        prefix: Sequence[str] | None = None,
+        first: int = 0,
+        keep_arrays: bool = False,
+    ) -> Iterator[Prediction]:
+        """Yield one prediction per input, in order, as soon as the batches that they are in are done.
+
+        Attention and the axes it belongs to, the trace, self-attention (``maps``) and what the model read of files
+        (``keep_arrays``) are made only on request. ``prefix`` is what each output has to begin with. ``first`` is the
+        index of the first input if these are a part of many: it seeds sampling.
+        """
+        if isinstance(sources, str):
+            raise UserError("predict takes a list of texts; for one text call the system itself: system(text)")
+        if prefix is not None and len(prefix) != len(sources):
+            raise UserError(f"a forced prefix is needed for each input: got {len(prefix)} for {len(sources)} inputs")
+        inputs = [self.prepare(source) for source in sources]
+        if self.system.is_language_model:
+            if prefix is not None:
+                raise UserError("a language model's inputs are what its outputs begin with: put the prefix there")
+            prefix = [prepared.texts[SOURCE] for prepared in inputs]
+
+        def answer(readable: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
+            rows = list(readable)
+            tokens = None if prefix is None else [self.system.target.encode(prefix[row]) for row in rows]
+            keys = [first + row for row in rows]
+            results = self.search_each([readable[row] for row in rows], tokens, keys=keys, attention=attention)
+            predictions = {}
+            for row, result in zip(rows, results, strict=True):
+                prepared = readable[row]
+                if isinstance(result, TooLong):
+                    predictions[row] = empty_prediction(prepared.source, str(result))
+                    continue
+                prompt = None if prefix is None else prefix[row]
+                prediction = self.describe(prepared, result, axes=attention, trace=trace, prompt=prompt)
+                if maps:
+                    prediction = self.add_self_attention(prediction, prepared, result)
+                if keep_arrays:
+                    prediction = replace(prediction, arrays=self.file_arrays(prepared))
+                predictions[row] = prediction
+            return predictions
+
+        yield from answer_in_batches(inputs, batch, answer)
+
+    def score(
+        self,
+        sources: Sequence[Raw],
+        targets: Sequence[str] | None = None,
+        *,
+        batch: int = 64,
+        running: bool | None = None,
+    ) -> list[Scored]:
+        """Return the log-probability of given targets, end symbol included.
+
+        A language model scores texts and takes no targets. ``running``: the texts are the lines of one text, each
+        conditioned on the lines before it. None: as in training.
+        """
+        if self.system.is_language_model:
+            running = self.system.recipe.data.running if running is None else running
+            return self._score_texts(sources, targets, batch, running)
+        if targets is None:
+            raise UserError("scoring needs targets: system.score(sources, targets); only a language model scores texts")
+        if len(sources) != len(targets):
+            raise UserError(f"scoring needs one target per source: got {len(targets)} for {len(sources)}")
+        inputs = [self.prepare(source) for source in sources]
+        gold = [[*self.system.target.encode(tidy(target)), EOS] for target in targets]
+        return self._as_scored(scoring.score_pairs(self.engine, inputs, gold, batch))
+
+    def _score_texts(
+        self, texts: Sequence[Raw], targets: Sequence[str] | None, batch: int, running: bool
+    ) -> list[Scored]:
+        if isinstance(texts, str) or targets is not None:
+            raise UserError("a language model scores a list of texts, and nothing else: system.score(texts)")
+        inputs = [self.prepare(text) for text in texts]
+        gold = [[*self.system.target.encode(prepared.texts[SOURCE]), EOS] for prepared in inputs]
+        if running and gold:
+            return self._as_scored(scoring.score_running_text(self.engine, gold, batch))
+        return self._as_scored(scoring.score_pairs(self.engine, inputs, gold, batch))
+
+    def _as_scored(self, scored: Sequence[scoring.ScoredTokens]) -> list[Scored]:
+        pieces = self.system.target.pieces
+        return [Scored(float(sum(numbers)), tuple(pieces(tokens)), numbers) for tokens, numbers in scored]
+
+    # ---- the parts of a prediction
+
+    def prepare(self, source: Any) -> PreparedInput:
+        """Turn an input into what the engine reads. Files are checked and read later, a batch at a time."""
+        source = as_strings(source)
+        texts = texts_by_source(source, self._names)
+        return PreparedInput(source, texts, self.engine.prepare(texts))
+
+    @cached_property
+    def _names(self) -> tuple[str, ...] | None:
+        return None if self.system.is_language_model else tuple(self.system.modalities)
+
+    def length_limit(self, prepared: PreparedInput, prefix: Sequence[int] = ()) -> int:
+        """Return how many tokens an output may have. A language model may write as many after any prompt."""
+        limit = self.engine.length_limit(prepared.features)
+        return limit + len(prefix) if self.system.is_language_model else limit
+
+    def search(
+        self,
+        inputs: Sequence[PreparedInput],
+        prefixes: Sequence[Sequence[int]] | None = None,
+        *,
+        keys: Sequence[int] | None = None,
+        attention: bool = False,
+        deadline: float | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> list[Result]:
+        """Search for the outputs of a batch of inputs whose files have been read.
+
+        ``prefixes`` are the tokens that each output has to begin with, ``keys`` the numbers that seed sampling.
+        ``deadline`` is a time of ``time.monotonic``. When it has passed, ``DeadlineExceeded`` is raised; when
+        ``cancelled`` returns True, ``SearchCancelled``. Both are looked at once per token.
+        """
+        limits = [
+            self.length_limit(prepared, () if prefixes is None else prefixes[row])
+            for row, prepared in enumerate(inputs)
+        ]
+        decoder = self.engine.search_decoder(self.config)
+        with torch.inference_mode():
+            memory = self.engine.encode([prepared.arrays for prepared in inputs])
+            results = search(
+                decoder,
+                memory,
+                len(inputs),
+                self.config,
+                bos=BOS,
+                eos=EOS,
+                limits=limits,
+                prefix=prefixes,
+                keys=keys,
+                need_attention=attention and self.engine.has_attention,
+                on_step=_interruption(deadline, cancelled),
+            )
+            if decoder is self.engine.decoder:
+                return results
+            return rescore(self.engine.decoder, memory, results, bos=BOS, eos=EOS, config=self.config)
+
+    def search_each(
+        self,
+        inputs: Sequence[PreparedInput],
+        prefixes: Sequence[Sequence[int]] | None = None,
+        *,
+        keys: Sequence[int],
+        **options: Any,
+    ) -> list[Result | TooLong]:
+        """Search as ``search`` does; an input that is too long for the model has the error in place of a result."""
+        try:
+            return list(self.search(inputs, prefixes, keys=keys, **options))
+        except TooLong as error:
+            if len(inputs) == 1:
+                return [error]
+        return [
+            result
+            for row, prepared in enumerate(inputs)
+            for result in self.search_each(
+                [prepared], None if prefixes is None else [prefixes[row]], keys=[keys[row]], **options
+            )
+        ]
+
+    def describe(
+        self,
+        prepared: PreparedInput,
+        result: Result,
+        *,
+        axes: bool = True,
+        trace: bool = True,
+        prompt: str | None = None,
+    ) -> Prediction:
+        """Turn a search result into a prediction. ``axes``: with the labels of the positions that attention is over."""
+        labelled = self.axes(prepared) if axes else {}
+        return make_prediction(prepared.source, labelled, result, self.system.target, trace=trace, prompt=prompt)
+
+    # ---- given outputs, and the inside
+
+    def force(
+        self, prepared: PreparedInput, sequences: Sequence[Sequence[int]], *, alternatives: int = 0,
+        attention: bool = False,
+    ) -> list[scoring.ForcedPath]:  # fmt: skip
+        """Return each output as the model sees it when its tokens are given, with the likeliest alternatives."""
+        return scoring.force_paths(
+            self.engine,
+            prepared.arrays,
+            sequences,
+            vocabulary=self.system.target.size,
+            alternatives=alternatives,
+            attention=attention,
+        )
+
+    def rank_scores(self, prepared: PreparedInput, path: scoring.ForcedPath) -> np.ndarray:
+        """Return what the search counts for each token, (T,): the model's own numbers, or a mix with CTC's."""
+        decoder = self.engine.search_decoder(self.config)
+        if decoder is self.engine.decoder:
+            return path.log_probs
+        memory = self.engine.encode([prepared.arrays])
+        return scoring.score_with(decoder, memory, path.tokens, self.engine.device)
+
+    def self_attention(self, prepared: PreparedInput, outputs: Sequence[Sequence[int]]) -> SelfAttention:
+        """Return the self-attention of both sides for the tokens of some outputs."""
+        return self.engine.self_attention(prepared.arrays, outputs)
+
+    def add_self_attention(self, prediction: Prediction, prepared: PreparedInput, result: Result) -> Prediction:
+        """Return the prediction with the self-attention of its input and of each of its outputs."""
+        maps = self.self_attention(prepared, [hypothesis.tokens for hypothesis in result.hypotheses])
+        outputs = tuple(
+            replace(output, self_attention=own) for output, own in zip(prediction.outputs, maps.outputs, strict=True)
+        )
+        return replace(prediction, outputs=outputs, self_attention=maps.encoder)
+
+    def represent(self, inputs: Sequence[PreparedInput]) -> tuple[np.ndarray, str]:
+        """Return one vector per input, (B, D), and what the vectors are, in words."""
+        return self.engine.represent([prepared.arrays for prepared in inputs])
+
+    def axes(self, prepared: PreparedInput) -> dict[str, Axis]:
+        """Return the labels of the positions that a decoder looks at, by source."""
+        arrays, strides = self.engine.own_arrays(prepared.arrays), self.system.strides
+        return {name: modality.axis(arrays[name], strides[name]) for name, modality in self.system.modalities.items()}
+
+    def file_arrays(self, prepared: PreparedInput) -> dict[str, np.ndarray]:
+        """Return the sources that are files as the model read them."""
+        arrays = self.engine.own_arrays(prepared.arrays)
+        return {name: arrays[name] for name, modality in self.system.modalities.items() if modality.is_file}
+
+
+def _interruption(deadline: float | None, cancelled: Callable[[], bool] | None) -> Callable[[], None] | None:
+    if deadline is None and cancelled is None:
+        return None
+
+    def check() -> None:
+        if deadline is not None and time.monotonic() > deadline:
+            raise DeadlineExceeded("the search did not end in the time it was given; give it more, or a shorter input")
+        if cancelled is not None and cancelled():
+            raise SearchCancelled("the search was cancelled")
+
+    return check

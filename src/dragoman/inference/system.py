@@ -1,0 +1,192 @@
+"""A trained run, ready to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dragoman.data.corpus.files import Cache
+from dragoman.data.examples import tidy
+from dragoman.data.modality import Modality
+from dragoman.data.tokenizers import Tokenizer
+from dragoman.data.vocabulary import BOS, PAD, UNK
+from dragoman.drawing.attention import AttentionView
+from dragoman.errors import UserError
+from dragoman.files import write_tensors
+from dragoman.inference.attention_view import view_attention
+from dragoman.inference.build import build_model
+from dragoman.inference.engine.contract import Engine
+from dragoman.inference.engine.torch import TorchEngine
+from dragoman.inference.predictions import Prediction, Raw, Scored
+from dragoman.inference.requests import forbid_token_runs, merge_search_settings
+from dragoman.inference.session import Session
+from dragoman.nn.init import without_initialisation
+from dragoman.nn.model import Model
+from dragoman.process.devices import pick_device
+from dragoman.recipe.schema import Recipe
+from dragoman.runs.lengths import LengthLimits
+from dragoman.runs.setup import FORMAT, Setup
+from dragoman.runs.weights import load_weights, named_weights, read_tensors
+from dragoman.search.options import SearchConfig
+
+STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "prefix", "first", "keep_arrays")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class System:
+    """What a trained run can do. Load one with ``dragoman.load``, or get one from ``dragoman.train``.
+
+    A system never changes, and many threads may ask it at once: each gets what it would get alone.
+
+    >>> system = dragoman.load("runs/pairs")
+    >>> system("some text")
+    """
+
+    recipe: Recipe
+    modalities: Mapping[str, Modality]
+    target: Tokenizer
+    model: Model  # of several runs put together, that of the first
+    lengths: LengthLimits
+    folder: Path | None = None
+    combined: Engine | None = None  # what computes, where it is not the model alone
+    caches: Mapping[str, Cache] = field(default_factory=dict)  # of sources that are files; by default nothing is cached
+
+    @cached_property
+    def engine(self) -> Engine:
+        """Return what computes the answers."""
+        if self.combined is not None:
+            return self.combined
+        chunk = self.recipe.training.chunk
+        return TorchEngine(self.model, self.modalities, self.lengths, chunk, self.name, self.caches)
+
+    @property
+    def name(self) -> str:
+        """Return what messages call this system: the path of its folder, if it has one."""
+        return str(self.folder) if self.folder else "this system"
+
+    @property
+    def device(self) -> torch.device:
+        """Return the device that the model is on."""
+        return self.engine.device
+
+    @property
+    def is_language_model(self) -> bool:
+        """Tell whether the run has no source. Then its inputs are prompts, and texts alone can be scored."""
+        return self.recipe.is_language_model
+
+    @property
+    def strides(self) -> dict[str, int]:
+        """Return how many positions of each source the encoder makes one state of."""
+        return {name: int(encoder.stride) for name, encoder in self.model.encoders.items()}  # type: ignore[arg-type]
+
+    def __call__(self, source: Raw) -> str:
+        """Return the best output for one input."""
+        prediction = self.predict([source])[0]
+        if prediction.error is not None:
+            raise UserError(prediction.error)
+        return prediction.text
+
+    def __repr__(self) -> str:
+        members = self.engine.describe_members()
+        if members is not None:
+            return f"System({members})"
+        return f"System({self.recipe.preset}, {self.model.parameters_count:,} parameters, {self.folder})"
+
+    # ---- asking
+
+    def session(self, **settings: Any) -> Session:
+        """Return a session with the run's own search settings, changed by ``settings`` such as ``beam``."""
+        return Session(self, self.search_config(**settings))
+
+    def predict(
+        self, sources: Sequence[Raw], *, batch: int = 64, attention: bool = True, trace: bool = True, **settings: Any
+    ) -> list[Prediction]:
+        """Return one prediction per input, in order.
+
+        ``settings`` change the run's search settings: beam, n_best, normalize, sample, … An empty input has an empty
+        output, without asking the model. A language model's inputs are prompts: each output is the prompt and its
+        continuation, and an empty prompt is the start of a text. With ``maps=True``, predictions have the
+        self-attention of both sides too. A file that cannot be read has an empty output as well, and the prediction's
+        ``error`` says why.
+        """
+        return list(self.stream(sources, batch=batch, attention=attention, trace=trace, **settings))
+
+    def stream(self, sources: Sequence[Raw], **options: Any) -> Iterator[Prediction]:
+        """Yield the predictions of ``predict`` as soon as each batch is done.
+
+        The options are those of ``Session.stream``; all others are search settings.
+        """
+        asked = {name: options.pop(name) for name in STREAM_OPTIONS if name in options}
+        return self.session(**options).stream(sources, **asked)
+
+    def score(
+        self,
+        sources: Sequence[Raw],
+        targets: Sequence[str] | None = None,
+        *,
+        batch: int = 64,
+        running: bool | None = None,
+    ) -> list[Scored]:
+        """Return the log-probability of given targets, end symbol included; of a language model, that of given texts.
+
+        ``running``: the texts are the lines of one text, each conditioned on the lines before it. None: as in training.
+        """
+        return self.session().score(sources, targets, batch=batch, running=running)
+
+    def search_config(self, **settings: Any) -> SearchConfig:
+        """Return the run's own search settings, changed by ``settings``; what it never learnt to write is forbidden."""
+        return merge_search_settings(self.recipe.search, settings, never=(PAD, UNK, BOS))
+
+    def forbidding(self, texts: Sequence[str]) -> dict[str, Any]:
+        """Return search settings under which no output contains these texts."""
+        runs = [self.target.encode(tidy(text)) for text in texts if text.strip()]
+        return forbid_token_runs(self.recipe.search, runs)
+
+    def view_attention(self, prediction: Prediction) -> AttentionView:
+        """Return where each token of a prediction's best output looked, ready to be drawn."""
+        return view_attention(prediction, self.name, self.strides, self.model.decoder.reads_source)
+
+    def with_caches(self, caches: Mapping[str, Cache]) -> System:
+        """Return the same system, which decodes each file once as far as the caches of its sources hold it."""
+        return replace(self, caches=caches)
+
+    # ---- folder
+
+    def save(self, folder: Path | str) -> Path:
+        """Write all that prediction needs. Each file is replaced whole: another program may read at any time."""
+        if self.engine.describe_members() is not None:
+            raise UserError(
+                "what is put together from several runs has no folder of its own; keep the folders of the runs"
+            )
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.save_setup(folder)
+        write_tensors(folder / "model.safetensors", named_weights(self.model), {"format": str(FORMAT)})
+        return folder
+
+    def save_setup(self, folder: Path) -> None:
+        """Write config and tokenisers: what is known before training."""
+        Setup(self.recipe, self.modalities, self.target, self.lengths).write(folder)
+
+    def in_folder(self, folder: Path) -> System:
+        """Return the same system, known by the folder it was saved in, and without caches."""
+        return replace(self, folder=folder, caches={})
+
+    @classmethod
+    def load(cls, folder: Path | str, device: str = "auto") -> System:
+        """Load a run from its folder alone. Nothing in it is executed."""
+        folder = Path(folder)
+        setup = Setup.read(folder)
+        with (
+            torch.random.fork_rng(devices=[]),
+            without_initialisation(),
+        ):  # leaves the caller's random state
+            model = build_model(setup.recipe, setup.modalities, setup.target)
+        load_weights(model, read_tensors(folder / "model.safetensors"), folder / "model.safetensors")
+        model.to(pick_device(device)).eval()
+        return cls(setup.recipe, setup.modalities, setup.target, model, setup.lengths, folder)

@@ -1,0 +1,1 @@
+"""Layers that several parts are built from. May import the ground, ``process`` and ``kernels``."""

@@ -1,0 +1,43 @@
+"""Vectors for positions, sinusoidal or learned."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import TooLong
+
+PositionKind = Literal["sinusoidal", "learned"]
+
+
+class Positions(nn.Module):
+    """Position vectors, learned or PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(…)."""
+
+    def __init__(self, kind: PositionKind, width: int, max_positions: int) -> None:
+        """Make vectors of a width. ``max_positions`` is the size of a learned table."""
+        super().__init__()
+        self.width = width
+        self.longest = max_positions if kind == "learned" else None  # None: any number
+        self.table = nn.Parameter(torch.randn(max_positions, width) * width**-0.5) if kind == "learned" else None
+
+    def forward(self, begin: int, length: int, like: Tensor) -> Tensor:
+        """Return the vectors (length, D) of the positions from ``begin`` on."""
+        if self.table is None or self.longest is None:
+            return sinusoids(begin, length, self.width).to(like)
+        if begin + length > self.longest:
+            raise TooLong(
+                f"a sequence of {begin + length} positions is longer than max_positions = {self.longest}; "
+                "cut it, or train with a larger max_positions or with positions = 'sinusoidal'"
+            )
+        return self.table[begin : begin + length]
+
+
+def sinusoids(begin: int, length: int, width: int) -> Tensor:
+    """Return sinusoidal position vectors (length, width) (Vaswani et al. 2017, section 3.5)."""
+    positions = torch.arange(begin, begin + length, dtype=torch.float)[:, None]
+    rates = torch.exp(torch.arange(0, width, 2, dtype=torch.float) * (-math.log(10000.0) / width))
+    angles = positions * rates  # (length, width / 2)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]

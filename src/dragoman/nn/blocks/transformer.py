@@ -1,0 +1,77 @@
+"""What the Transformer's encoder and decoder share: sublayers and feed-forward (Vaswani et al. 2017).
+
+Multi-head attention itself is ``kernels.multi_head_attention``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from dragoman.config import ConfigError, Section
+from dragoman.nn.blocks.layers import Dropout, Linear
+from dragoman.nn.blocks.positions import PositionKind
+from dragoman.nn.init import draw_xavier
+
+
+class BlockConfig(Section):
+    """The settings of the blocks, the same for encoder and decoder."""
+
+    width: int = Field(256, gt=0)
+    layers: int = Field(4, gt=0)
+    heads: int = Field(4, gt=0)
+    feed_forward: int = Field(512, gt=0)
+    norm: Literal["pre", "post"] = "pre"
+    """Layer normalisation before or after each sublayer. post: as published."""
+    positions: PositionKind = "sinusoidal"
+    max_positions: int = Field(1024, gt=0)
+    """Number of positions in the table. For learned positions only."""
+    dropout: float = Field(0.1, ge=0.0, lt=1.0)
+
+
+class Sublayer(nn.Module):
+    """Residual, dropout and layer norm around a function f.
+
+    ``x + dropout(f(norm(x)))`` (pre) or ``norm(x + dropout(f(x)))`` (post).
+    """
+
+    def __init__(self, config: BlockConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.width)
+        self.dropout = Dropout(config.dropout)
+        self.is_pre = config.norm == "pre"
+
+    def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """Apply the function to x (B, T, D) within the residual connection."""
+        if self.is_pre:
+            return self.dropout.add(x, function(self.norm(x)))
+        return self.norm(self.dropout.add(x, function(x)))
+
+
+class FeedForward(nn.Module):
+    """The feed-forward sublayer, max(0, x W1 + b1) W2 + b2 (eq. 2)."""
+
+    def __init__(self, config: BlockConfig) -> None:
+        super().__init__()
+        self.inner = Linear(config.width, config.feed_forward)
+        self.outer = Linear(config.feed_forward, config.width)
+        self.dropout = Dropout(config.dropout)
+        draw_xavier(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Transform each position of x (B, T, D)."""
+        return self.outer(self.dropout.relu(self.inner(x)))
+
+
+def check_heads(config: BlockConfig, side: str) -> None:
+    """Refuse a width that the heads cannot share equally.
+
+    ``side`` names the settings in the message.
+    """
+    if config.width % config.heads:
+        raise ConfigError(
+            f"{side}.width = {config.width} cannot be shared among heads = {config.heads}; use a multiple"
+        )

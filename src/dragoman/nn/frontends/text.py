@@ -1,0 +1,82 @@
+"""Token embeddings, with word dropout in training, and optionally one vector for each sentence.
+
+The vector of a sentence is the sum of its token vectors, each weighted by its position (Sukhbaatar
+et al. 2015, section 4.1). A story of a thousand words then becomes about a hundred states, and the
+words of one fact end up in one of them. This lets little data teach a model which facts matter
+(Dehghani et al. 2019 encode stories for a Transformer in the same way).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.nn.blocks.layers import Embedding
+from dragoman.nn.blocks.word_dropout import drop_words
+from dragoman.nn.contracts import Frontend
+from dragoman.types import Padded
+
+
+class TextFrontend(Frontend):
+    token_tables = ("embedding.weight",)
+
+    def __init__(
+        self,
+        width: int,
+        dropout: float,
+        drop_rates: np.ndarray,
+        unknown: int,
+        sentence_ends: np.ndarray | None = None,
+    ) -> None:
+        """``drop_rates`` (V,): probability that training replaces a token by ``unknown``.
+
+        ``sentence_ends`` (V,): True for tokens that end a sentence, to give one vector for each
+        sentence.
+        """
+        super().__init__()
+        self.width, self.unknown = width, unknown
+        self.embedding = Embedding(len(drop_rates), width, dropout)
+        # not persistent: the modality computes both from what it saves
+        self.register_buffer("rare", torch.tensor(drop_rates), persistent=False)
+        self.by_sentence = sentence_ends is not None
+        ends = None if sentence_ends is None else torch.tensor(sentence_ends)
+        self.register_buffer("closing", ends, persistent=False)
+
+    @property
+    def token_embedding(self) -> Embedding:
+        return self.embedding
+
+    def forward(self, source: Padded) -> Padded:
+        tokens = source.data
+        if self.training:
+            tokens = drop_words(tokens, self.rare, self.unknown)  # type: ignore[arg-type]
+        vectors = self.embedding(tokens)  # (B, T, D)
+        if not self.by_sentence:
+            return Padded(vectors, source.mask)
+        return pool_sentences(vectors, source.data, source.mask, self.closing)  # type: ignore[arg-type]
+
+
+def pool_sentences(vectors: Tensor, tokens: Tensor, mask: Tensor, sentence_ends: Tensor) -> Padded:
+    """Sum the vectors (B, T, D) of each sentence into one, (B, S, D).
+
+    The last real token must end a sentence. The word at position j of J has weight (1 - j / J) - (k
+    / D) (1 - 2 j / J) in dimension k, j and k from 1. So the sum can tell "John saw Mary" from
+    "Mary saw John".
+    """
+    rows, length, width = vectors.shape
+    ends = sentence_ends[tokens] & mask  # (B, T)
+    sentence = ends.cumsum(1) - ends.long()  # (B, T) index of each token's sentence
+    count = int(ends.sum(1).max())
+    at = torch.arange(length, device=tokens.device).expand(rows, -1)
+    # the first and last position of each sentence, (B, S), then of each token's sentence, (B, T)
+    last = at.new_zeros(rows, count + 1).scatter_reduce(1, sentence, at.where(mask, 0), "amax")
+    first = torch.cat([last.new_zeros(rows, 1), last[:, :-1] + 1], 1)
+    begin, end = first.gather(1, sentence), last.gather(1, sentence)
+    position = ((at - begin + 1) / (end - begin + 1).clamp(min=1))[:, :, None]  # (B, T, 1) j / J
+    dimension = torch.arange(1, width + 1, device=vectors.device) / width  # (D,) k / D
+    weighted = vectors * ((1 - position) - dimension * (1 - 2 * position)) * mask[:, :, None]
+    index = sentence[:, :, None].expand_as(weighted)
+    states = vectors.new_zeros(rows, count + 1, width).scatter_add(1, index, weighted)[:, :count]
+    real = torch.arange(count, device=tokens.device) < ends.sum(1, keepdim=True)
+    return Padded(states * real[:, :, None], real)

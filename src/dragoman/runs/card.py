@@ -1,0 +1,90 @@
+"""The model card: a run in words, beside its weights."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman import __version__
+from dragoman.parts import kind_of
+from dragoman.recipe.schema import InitConfig, Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class CardFacts:
+    """What a model card says of a run."""
+
+    folder: Path
+    recipe: Recipe
+    parameters: int
+    token_kind: str  # of the target's tokenizer
+    vocabulary: int  # its size
+    data: Mapping[str, Any]  # the audit, as plain values
+    side: str  # of the data, that the scores are on: "test" or "dev"
+    scores: str  # a report, as text
+    updates: int
+    seconds: float  # of training
+    end: str  # why training ended
+
+
+def write_card(facts: CardFacts) -> str:
+    """Return the model card as Markdown."""
+    import torch
+
+    recipe, data = facts.recipe, facts.data
+    rows = data["rows"]
+    what, target = ("language", "") if recipe.is_language_model else ("sequence-to-sequence", "target ")
+    dropped = {name: file["rows"] - file["used"] for name, file in data["files"].items()}
+    lines = [
+        f"# {facts.folder.name}",
+        "",
+        f"A {what} model made with Dragoman {__version__}. Use it with "
+        f'`dragoman predict {facts.folder}` or `dragoman.load("{facts.folder}")`.',
+        "",
+        "## Model",
+        "",
+        f"- preset: {recipe.preset}" + (f" ({recipe.reference})" if recipe.reference else ""),
+        *(f"- {name}: {kind_of(source.encoder)} encoder" for name, source in recipe.sources.items()),
+        f"- decoder: {kind_of(recipe.decoder)}",
+        f"- parameters: {facts.parameters:,}",
+        f"- {target}tokens: {facts.token_kind}, {facts.vocabulary:,} of them",
+        "",
+        "## Data",
+        "",
+        f"- {rows['train']:,} training rows, {rows['dev']:,} dev rows, {rows['test']:,} test rows",
+        *(f"- {name}: {count:,} rows could not be used (see audit.json)" for name, count in dropped.items() if count),
+        *([f"- {data['held_out']}"] if data["held_out"] else []),
+        "",
+        "## Training",
+        "",
+        *([f"- started from other runs ({runs}); init.json says with what"] if (runs := _origins(recipe.init)) else []),
+        *([f"- frozen: {', '.join(recipe.training.freeze)}"] if recipe.training.freeze else []),
+        f"- {facts.updates:,} updates in {facts.seconds / 60:.1f} minutes; ended because: {facts.end}",
+        f"- seed {recipe.training.seed}; torch {torch.__version__}; Python {platform.python_version()}",
+        "",
+        f"## {scores_heading(facts.side)}",
+        "",
+        "```",
+        facts.scores.rstrip("\n"),
+        "```",
+        "",
+        "## Limits",
+        "",
+        "The scores hold for text like the training data. The model has not been tested for anything else.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def scores_heading(side: str) -> str:
+    """Return the title of the scores on a side of the data."""
+    return f"Scores on {side}" + (" (used for stopping, so they flatter a little)" if side == "dev" else "")
+
+
+def _origins(init: InitConfig) -> str:
+    """Return the runs whose weights a run started from, as one line."""
+    runs = {"decoder": init.decoder, "encoder": init.encoder, **init.sources}
+    return ", ".join(f"{part}: {run}" for part, run in runs.items() if run)

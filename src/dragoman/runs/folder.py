@@ -1,0 +1,142 @@
+"""The folder of a run: which run it belongs to, and how another run is kept out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.config import ConfigError
+from dragoman.data.splits import Paths
+from dragoman.errors import UserError
+from dragoman.files import damaged_file, exclusive_lock, read_json, write_json
+from dragoman.recipe.schema import make_recipe
+from dragoman.runs.history import AUDIT
+from dragoman.runs.setup import Setup
+
+IDENTITY = "run.json"
+TRANSFERS = "init.json"
+CHECKPOINT = "checkpoint.safetensors"
+
+# Settings that may change when a run is resumed: they say how long and where to train, not what.
+MAY_CHANGE = {
+    *(f"training.{name}" for name in ("max_updates", "max_epochs", "max_time", "patience", "save_every", "log_every")),
+    *(f"training.{name}" for name in ("device", "threads", "loaders")),
+    "data.cache",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """What a folder records of a run before its first update."""
+
+    setup: Setup
+    fingerprint: str  # of the data
+    audit: Mapping[str, Any]  # of the data, as plain values
+    origins: Mapping[str, str]  # runs whose weights it starts from, with a digest of these
+    transfers: Sequence[Mapping[str, Any]]  # what became of those weights, as plain values
+
+
+def default_folder(train: Paths) -> Path:
+    """Return the folder of a run on these files: runs/NAME."""
+    first = str(train if isinstance(train, (str, Path)) else train[0])
+    if first == "-":
+        return Path("runs") / "stdin"
+    name = Path(first).name
+    for ending in (".gz", ".tsv", ".txt", ".jsonl"):
+        name = name.removesuffix(ending)
+    return Path("runs") / (name or "run")
+
+
+@contextmanager
+def reserve_folder(folder: Path, run: NewRun, *, fresh: bool) -> Iterator[None]:
+    """Reserve a folder for one run, and for one process that trains it.
+
+    A folder that holds this very run already is taken as it is. ``fresh``: an old run in it is
+    moved out of the way.
+    """
+    if fresh and any((folder / name).exists() for name in (IDENTITY, CHECKPOINT)):
+        with exclusive_lock(folder):
+            move_aside(folder)
+    if not (folder / IDENTITY).exists():
+        _refuse_unknown_files(folder)
+    with exclusive_lock(folder):
+        _record(folder, run)
+        yield
+
+
+def move_aside(folder: Path) -> None:
+    """Rename a folder to NAME.old-1, or the next number that is free."""
+    if folder.exists():
+        if Path.cwd().is_relative_to(folder.resolve()):
+            raise UserError(f"--fresh: {folder} is the folder you are in and cannot be set aside; choose another --out")
+        number = 1
+        while (old := folder.with_name(f"{folder.name}.old-{number}")).exists():
+            number += 1
+        folder.rename(old)
+
+
+def _refuse_unknown_files(folder: Path) -> None:
+    """Refuse a folder with files that training could overwrite."""
+    if (folder / CHECKPOINT).exists():
+        raise UserError(
+            f"{folder}: holds a checkpoint, but not the {IDENTITY} that says what it belongs to; "
+            "choose another --out, or --fresh to set the old files aside"
+        )
+    # hidden files do not count: an interrupted write leaves one, and so do file managers
+    others = sorted(path.name for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else []
+    if others:
+        raise UserError(
+            f"{folder}: holds files that belong to no run ({', '.join(others[:3])}{', …' if len(others) > 3 else ''}), "
+            "and training could write over them; choose another --out"
+        )
+
+
+def _record(folder: Path, run: NewRun) -> None:
+    """Check that the folder holds no other run, and write what is known of this one."""
+    identity: dict[str, Any] = {"recipe": run.setup.recipe.dump(), "data": run.fingerprint}
+    if run.origins:
+        identity["origins"] = dict(run.origins)
+    path = folder / IDENTITY
+    if path.exists():
+        differences = _differences_from(path, identity)
+        if differences:
+            raise UserError(
+                f"{folder}: holds another run (different: {'; '.join(differences[:4])}); "
+                "choose another --out, or --fresh to set the old run aside"
+            )
+    write_json(path, identity)  # before all else: files in a folder without it belong to nobody
+    run.setup.write(folder)
+    write_json(folder / AUDIT, run.audit)
+    if run.transfers:
+        write_json(folder / TRANSFERS, list(run.transfers))
+
+
+def _differences_from(path: Path, identity: Mapping[str, Any]) -> list[str]:
+    """Return in what the run of ``path`` differs from the run of this identity."""
+    advice = "--fresh sets the old run aside and starts anew"
+    recorded = read_json(path, advice=advice)
+    try:
+        # through the recipe: settings that an earlier version did not have get their defaults
+        recipe, data = make_recipe(recorded["recipe"], str(path)).dump(), recorded["data"]
+    except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise damaged_file(path, error, advice) from None
+    differences = _setting_differences(recipe, identity["recipe"])
+    if data != identity["data"]:
+        differences.append("the data")
+    if recorded.get("origins", {}) != identity.get("origins", {}):
+        differences.append("the weights of the runs it starts from")
+    return differences
+
+
+def _setting_differences(old: Any, new: Any, path: str = "") -> list[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        differences = []
+        for key in [*old, *(key for key in new if key not in old)]:
+            inner = f"{path}.{key}" if path else key
+            if inner not in MAY_CHANGE:
+                differences += _setting_differences(old.get(key), new.get(key), inner)
+        return differences
+    return [] if old == new else [f"{path}: {old!r} → {new!r}"]

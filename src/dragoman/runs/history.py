@@ -1,0 +1,65 @@
+"""What the folder of a run says about its past: its data, its training, its evaluation.
+
+Everything is read as plain JSON values.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.errors import UserError
+from dragoman.files import read_json
+
+AUDIT = "audit.json"
+EVALUATION = "evaluation.json"
+METRICS = "metrics.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsTail:
+    """The events at the end of metrics.jsonl, each with its kind as ``event``."""
+
+    events: list[dict[str, Any]]
+    offset: int  # bytes up to the end of these events
+    restarted: bool  # the file is not the one that was read before: these are all of its events
+
+
+def read_metrics(folder: Path, after: int = 0) -> MetricsTail:
+    """Read the whole lines of metrics.jsonl after the first ``after`` bytes.
+
+    A line that is still being written waits for the next call. A run that starts anew, or resumes
+    from a checkpoint, makes the file shorter; then all of it is returned.
+    """
+    path = folder / METRICS
+    data = path.read_bytes() if path.exists() else b""
+    restarted = after > len(data) or (after > 0 and data[after - 1 : after] != b"\n")
+    begin = 0 if restarted else after
+    lines = data[begin : data.rfind(b"\n") + 1]
+    events = []
+    for line in lines.splitlines():
+        with suppress(ValueError):  # a full disk or a crash may damage a line; the others are still good
+            events.append(json.loads(line))
+    return MetricsTail(events, begin + len(lines), restarted)
+
+
+def read_audit(folder: Path) -> dict[str, Any]:
+    """Return the audit of a run's data."""
+    return read_json(folder / AUDIT)
+
+
+def read_evaluation(folder: Path) -> dict[str, Any] | None:
+    """Return the report on the final weights, with its ``side`` and ``update``, if there is one."""
+    path = folder / EVALUATION
+    return read_json(path) if path.exists() else None
+
+
+def evaluated_update(folder: Path) -> int | None:
+    """Return the update whose weights were evaluated last; None also where the record is damaged."""
+    with suppress(UserError):
+        update = (read_evaluation(folder) or {}).get("update")
+        return update if isinstance(update, int) else None
+    return None

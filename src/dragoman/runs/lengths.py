@@ -1,0 +1,31 @@
+"""How long an output may get."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dragoman.config import Section
+
+
+class LengthLimits(Section):
+    """The longest output: source length times ``ratio``, plus ``extra``, at most ``most``."""
+
+    ratio: float = 2.0
+    extra: int = 10
+    most: int = 500
+
+    @classmethod
+    def of(cls, source: Sequence[int], target: Sequence[int]) -> LengthLimits:
+        """Learn the limit from the lengths of the training pairs."""
+        longest = max(target, default=1)
+        if not source or max(source) == 0:  # a language model: so many tokens after the prompt
+            return cls(ratio=0.0, extra=2 * longest, most=2 * longest)
+        ratios = np.asarray(target) / np.maximum(np.asarray(source), 1)
+        return cls(ratio=round(1.25 * float(np.quantile(ratios, 0.999)), 3), extra=10, most=2 * longest + 10)
+
+    def limit(self, source: int) -> int:
+        """Return the most tokens that the output of a source of this length may have."""
+        return min(self.most, math.ceil(self.ratio * source) + self.extra)

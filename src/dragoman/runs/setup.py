@@ -1,0 +1,63 @@
+"""What a run knows before training: the recipe, the tokenizers, the length limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.data import tokenizers
+from dragoman.data.modality import Modality
+from dragoman.data.tokenizers import Tokenizer
+from dragoman.errors import UserError
+from dragoman.files import damaged_file, read_json, write_json
+from dragoman.parts import kind_of, part
+from dragoman.recipe.schema import Recipe, make_recipe
+from dragoman.runs.lengths import LengthLimits
+
+CONFIG = "config.json"
+FORMAT = 1  # of the run folder
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that a model is built from, except its weights."""
+
+    recipe: Recipe
+    modalities: Mapping[str, Modality]
+    target: Tokenizer
+    lengths: LengthLimits
+
+    def write(self, folder: Path) -> None:
+        """Write config.json and the files of the tokenizers and modalities."""
+        for name, modality in self.modalities.items():
+            if not (self.recipe.share_vocabulary and modality.has_tokenizer):
+                modality.save(folder, name)
+        self.target.save(folder, "target")
+        plain = {"format": FORMAT, "recipe": self.recipe.dump(), "lengths": self.lengths.model_dump()}
+        write_json(folder / CONFIG, plain)
+
+    @classmethod
+    def read(cls, folder: Path) -> Setup:
+        """Read back what ``write`` wrote."""
+        recipe, lengths = _read_config(folder)
+        target = tokenizers.load(folder, "target")
+        modalities: dict[str, Modality] = {}
+        for name, source in recipe.sources.items():
+            kind = part("modality", kind_of(source.modality))
+            if recipe.share_vocabulary and kind.has_tokenizer:
+                modalities[name] = kind(source.modality, target)
+            else:
+                modalities[name] = kind.load(source.modality, folder, name)
+        return cls(recipe, modalities, target, lengths)
+
+
+def _read_config(folder: Path) -> tuple[Recipe, LengthLimits]:
+    path = folder / CONFIG
+    plain = read_json(path, missing=f"no such file; {folder} is not the folder of a run")
+    try:
+        if plain["format"] != FORMAT:
+            raise UserError(f"{path}: has format {plain['format']!r}, but this version reads {FORMAT}; train again")
+        return make_recipe(dict(plain["recipe"]), str(path)), LengthLimits(**plain["lengths"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged_file(path, repr(error)) from None

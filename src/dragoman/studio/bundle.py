@@ -1,0 +1,153 @@
+"""The built web page, and one-file pages made of it.
+
+A one-file page is one HTML file with the script, the style sheet and the data inside. It loads
+nothing from anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import escape
+from importlib import resources
+from pathlib import Path
+
+from dragoman.errors import UserError
+from dragoman.studio.records import FileAudit, Inspected, Page
+
+MAX_PAGE_SIZE = 2_000_000  # bytes
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "media-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
+)
+_SCRIPT = re.compile(r'<script\b[^>]*\bsrc="([^"]+)"[^>]*></script>')
+_STYLE_SHEET = re.compile(r'<link\b[^>]*\brel="stylesheet"[^>]*\bhref="([^"]+)"[^>]*/?>')
+
+
+def static_folder() -> Path:
+    """Return the folder of the built page. Raise a ``UserError`` if this install has none."""
+    folder = Path(str(resources.files("dragoman.studio"))) / "static"
+    if not (folder / "index.html").exists():
+        raise UserError(
+            "the studio's page is not part of this install: build it with `make studio` in a checkout, which needs "
+            "Node 20 or later, or install a wheel, which contains it"
+        )
+    return folder
+
+
+def is_built() -> bool:
+    """Tell whether this install has the built page."""
+    try:
+        static_folder()
+    except UserError:
+        return False
+    return True
+
+
+def write_html(page: Page, max_size: int = MAX_PAGE_SIZE) -> str:
+    """Return a page as one HTML file.
+
+    A page of more than ``max_size`` bytes is made smaller by leaving out the heaviest data.
+    """
+    folder = static_folder()
+    html = (folder / "index.html").read_text(encoding="utf-8")
+    styles = "".join(f"<style>{_read_style(folder / path)}</style>" for path in _STYLE_SHEET.findall(html))
+    scripts = "".join(f'<script type="module">{_read_script(folder / path)}</script>' for path in _SCRIPT.findall(html))
+    html = _STYLE_SHEET.sub("", _SCRIPT.sub("", html))
+    # Replacements are functions, not strings: what is inserted may contain backslashes.
+    html = re.sub(r"<title>.*?</title>", lambda _: f"<title>{escape(page.title)}</title>", html, flags=re.DOTALL)
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">'
+    size_without_data = len((html + styles + scripts + policy).encode()) + 200  # 200: the tags around the data
+    data = _fit_data(_remove_paths(page), max_size - size_without_data)
+    html = re.sub(r"<head[^>]*>", lambda head: f"{head[0]}{policy}", html, count=1)
+    html = html.replace("</head>", f"{styles}</head>", 1)
+    return html.replace("</body>", f"<script>window.__DATA__={data}</script>{scripts}</body>", 1)
+
+
+def _fit_data(page: Page, max_size: int) -> str:
+    """Return the data of a page as JSON, with as many of the ``REDUCTIONS`` as it takes to fit."""
+    data = _escape_json(page.model_dump_json())
+    for reduce in REDUCTIONS:
+        if len(data.encode("utf-8", "replace")) <= max_size:
+            break
+        page = reduce(page)
+        data = _escape_json(page.model_dump_json())
+    return data
+
+
+def _escape_json(json: str) -> str:
+    """Escape JSON for a script element: no text in it closes the element or opens a comment."""
+    for character in "<>&\u2028\u2029":
+        json = json.replace(character, f"\\u{ord(character):04x}")
+    return json
+
+
+def _read_script(path: Path) -> str:
+    return re.sub(r"</(script)", r"<\\/\1", path.read_text(encoding="utf-8"), flags=re.IGNORECASE)
+
+
+def _read_style(path: Path) -> str:
+    return path.read_text(encoding="utf-8").replace("</", "<\\/")
+
+
+# ---- paths of this machine, which a page for others does not show
+
+
+def _remove_paths(page: Page) -> Page:
+    run = page.run.model_copy(update={"folder": page.run.name, "train_files": [], "test_files": []})
+    audit = page.audit and page.audit.model_copy(update={"files": [_keep_names(file) for file in page.audit.files]})
+    return page.model_copy(update={"run": run, "audit": audit})
+
+
+def _keep_names(audit: FileAudit) -> FileAudit:
+    findings = [
+        finding.model_copy(
+            update={"places": [place.model_copy(update={"file": Path(place.file).name}) for place in finding.places]}
+        )
+        for finding in audit.findings
+    ]
+    return audit.model_copy(update={"files": [Path(file).name for file in audit.files], "findings": findings})
+
+
+# ---- what is left out of a page that is too large
+
+
+def _change_inputs(page: Page, change: Callable[[Inspected], Inspected]) -> Page:
+    return page.model_copy(update={"inspected": [change(inspected) for inspected in page.inspected]})
+
+
+def _drop_single_maps(inspected: Inspected) -> Inspected:
+    averages = [attention.model_copy(update={"maps": None}) for attention in inspected.attention]
+    return inspected.model_copy(update={"attention": averages})
+
+
+def _drop_tree(inspected: Inspected) -> Inspected:
+    return inspected.model_copy(update={"tree": None})
+
+
+def _keep_best_output(inspected: Inspected) -> Inspected:
+    prediction = inspected.prediction.model_copy(update={"outputs": inspected.prediction.outputs[:1]})
+    return inspected.model_copy(update={"prediction": prediction})
+
+
+def _drop_attention(inspected: Inspected) -> Inspected:
+    return inspected.model_copy(update={"attention": []})
+
+
+def _list_fewer_errors(page: Page) -> Page:
+    if page.errors is None:
+        return page
+    rows = page.errors.rows[: max(20, len(page.errors.rows) // 3)]
+    left_out = page.errors.left_out + len(page.errors.rows) - len(rows)
+    return page.model_copy(update={"errors": page.errors.model_copy(update={"rows": rows, "left_out": left_out})})
+
+
+REDUCTIONS: tuple[Callable[[Page], Page], ...] = (  # the heaviest and least needed first
+    lambda page: _change_inputs(page, _drop_single_maps),
+    lambda page: _change_inputs(page, _drop_tree),
+    _list_fewer_errors,
+    _list_fewer_errors,
+    lambda page: _change_inputs(page, _keep_best_output),
+    lambda page: _change_inputs(page, _drop_attention),
+    lambda page: page.model_copy(update={"inspected": page.inspected[:1]}),
+)

@@ -1,0 +1,91 @@
+"""One input, searched with the trace of every step, so that all views can be made of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from dragoman.data.examples import SOURCE, tidy
+from dragoman.errors import UserError
+from dragoman.inference.predictions import Prediction, Raw
+from dragoman.inference.requests import PreparedInput
+from dragoman.inference.session import Session
+from dragoman.inference.system import System
+from dragoman.search.trace import Result
+from dragoman.studio.records import PredictRequest, replace_surrogates
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A search and everything it produced."""
+
+    session: Session
+    prepared: PreparedInput
+    prediction: Prediction
+    result: Result
+    length_limit: int  # most tokens of an output
+    prefix: tuple[int, ...]  # forced tokens
+    seconds: float  # that the search took
+
+    @property
+    def system(self) -> System:
+        """Return the system that was asked."""
+        return self.session.system
+
+
+def inspect(system: System, source: Raw, request: PredictRequest) -> Inspection:
+    """Search for outputs of an input with the settings of the request."""
+    session = system.session(
+        beam=request.beam,
+        n_best=request.n_best,
+        normalize=request.normalize,
+        max_length=request.max_length,
+        sample=False,
+        **system.forbidding(request.forbidden),
+    )
+    prepared = read_input(session, source)
+    prefix = _encode_prefix(system, prepared, request)
+    began = time.perf_counter()
+    prefixes = None if not prefix and not system.is_language_model else [prefix]
+    (result,) = session.search([prepared], prefixes, keys=[0], attention=True)
+    seconds = time.perf_counter() - began
+    prompt = prepared.texts[SOURCE] if system.is_language_model else None
+    prediction = session.describe(prepared, result, prompt=prompt)
+    limit = session.length_limit(prepared, prefix)
+    if session.config.max_length is not None:
+        limit = min(limit, session.config.max_length)
+    return Inspection(session, prepared, prediction, result, limit, tuple(prefix), seconds)
+
+
+def read_input(session: Session, source: Raw) -> PreparedInput:
+    """Prepare an input and read its files.
+
+    Raise a ``UserError`` for an empty input or a file that cannot be read.
+    """
+    files = {name for name, modality in session.system.modalities.items() if modality.is_file}
+    if isinstance(source, str):
+        source = source if files else replace_surrogates(source)
+    else:
+        source = {name: text if name in files else replace_surrogates(text) for name, text in source.items()}
+    prepared = session.prepare(source)
+    if prepared.is_empty:
+        raise UserError("an empty input has an empty output, so there is nothing to show; give some text")
+    return prepared.read()
+
+
+def _encode_prefix(system: System, prepared: PreparedInput, request: PredictRequest) -> list[int]:
+    """Return the tokens that every output has to begin with.
+
+    For a language model these are the tokens of its prompt.
+    """
+    target = system.target
+    if request.prefix_tokens is not None and request.prefix is not None:
+        raise UserError("a prefix is a text or tokens, not both; leave one out")
+    if request.prefix_tokens is not None:
+        invalid = [token for token in request.prefix_tokens if not 0 <= token < target.size]
+        if invalid:
+            raise UserError(f"prefix: there is no token {invalid[0]}, the vocabulary ends at {target.size - 1}")
+        return list(request.prefix_tokens)
+    if system.is_language_model:
+        return target.encode(prepared.texts[SOURCE])
+    return target.encode(tidy(request.prefix)) if request.prefix else []

@@ -1,0 +1,70 @@
+"""The examples that a run was trained and tested on, read again from their files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dragoman.data.examples import Example
+from dragoman.data.splits import Data, read_data
+from dragoman.errors import UserError
+from dragoman.evaluation.reading import read_examples, source_kinds
+from dragoman.inference.system import System
+from dragoman.runs.history import AUDIT, read_audit
+
+
+def read_files(system: System, files: Sequence[str]) -> list[Example]:
+    """Read a file, or two parallel ones, as the run's training files were read."""
+    for path in files:
+        if not Path(path).exists():
+            raise UserError(f"{path}: no such file; give a file like those that the run was trained on")
+    return list(read_examples(system, files).examples)
+
+
+def read_run_data(system: System, folder: Path) -> Data:
+    """Read the run's train, dev and test examples.
+
+    Held-out examples are the same as in training, since they are chosen by the source itself. If a
+    dev or test file is missing, nothing is read: examples that were trained on would be held out in
+    its place.
+    """
+    files = find_data_files(folder)
+    train = files.get("train")
+    missing = _missing_data_files(folder)
+    if not train or missing:
+        names = f" ({', '.join(missing[:3])})" if missing else ""
+        raise UserError(
+            f"{folder}: data files of this run no longer exist, or were named relative to another folder{names}; "
+            "give a file"
+        )
+    return read_data(train, files.get("dev"), files.get("test"), system.recipe.reading, source_kinds(system))
+
+
+def read_test_examples(system: System, folder: Path) -> tuple[list[Example], str]:
+    """Return the run's test examples and "test", or if it has none its dev examples and "dev"."""
+    data = read_run_data(system, folder)
+    return list(data.test or data.dev), "test" if data.test else "dev"
+
+
+def find_data_files(folder: Path) -> dict[str, list[str]]:
+    """Return absolute paths of the files of each part of the data whose files all exist."""
+    return {
+        part: [str(Path(path).resolve()) for path in paths]
+        for part, paths in _named_files(folder).items()
+        if all(map(_exists, paths))
+    }
+
+
+def _missing_data_files(folder: Path) -> list[str]:
+    return [path for paths in _named_files(folder).values() for path in paths if not _exists(path)]
+
+
+def _named_files(folder: Path) -> dict[str, list[str]]:
+    """Return the paths in audit.json by part (train, dev, test), as they were given."""
+    if not (folder / AUDIT).exists():
+        return {}
+    return {part: audit["files"] for part, audit in read_audit(folder)["files"].items()}
+
+
+def _exists(path: str) -> bool:
+    return path != "-" and Path(path).exists()  # "-" was standard input

@@ -1,0 +1,118 @@
+"""The whole state of a training run, in one file that is replaced in one move.
+
+It holds the weights, the optimizer's state, the progress and the decoder state that running text
+carries from update to update. Random numbers need no state: every update seeds its own (see
+``trainer.py``), and the batches of an epoch are a function of (seed, epoch). The file is
+safetensors; the progress is JSON in its header.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from dragoman.errors import UserError
+from dragoman.files import write_tensors
+from dragoman.runs.weights import load_weights, named_weights, read_tensors
+from dragoman.training.checkpoints.progress import Progress
+from dragoman.types import State, Tree
+
+MODEL, OPTIMIZER, CARRIED = "model", "optimizer", "carried"  # first parts of the names of tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The state of a training run. Captured from a model, its tensors are the model's own."""
+
+    progress: Progress
+    tensors: Mapping[str, Tensor]  # by the names they have in the file
+    path: Path | None = None  # the file it was read from, for messages
+
+    @classmethod
+    def capture(
+        cls,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        progress: Progress,
+        carried: State | None = None,
+    ) -> Checkpoint:
+        """Return the present state of a run."""
+        tensors = {f"{MODEL}.{name}": tensor for name, tensor in named_weights(model).items()}
+        for index, parameter in enumerate(_parameters(optimizer)):
+            for name, value in optimizer.state.get(parameter, {}).items():
+                tensors[f"{OPTIMIZER}.{index}.{name}"] = value.detach().cpu().contiguous()
+        if carried is not None:
+            tensors |= dict(_leaves(carried.carry, CARRIED))
+        return cls(replace(progress), tensors)
+
+    @classmethod
+    def read(cls, path: Path) -> Checkpoint:
+        tensors = read_tensors(path)
+        return cls(read_progress(path), tensors, path)
+
+    def write(self, path: Path) -> None:
+        write_tensors(path, self.tensors, {"progress": json.dumps(asdict(self.progress))})
+
+    def restore(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+        """Load weights and optimizer state, and return the progress."""
+        prefix = f"{MODEL}."
+        weights = {name.removeprefix(prefix): value for name, value in self.tensors.items() if name.startswith(prefix)}
+        load_weights(model, weights, self.path or Path("checkpoint"))
+        for index, parameter in enumerate(_parameters(optimizer)):
+            prefix = f"{OPTIMIZER}.{index}."
+            state: dict[str, Any] = {}
+            for name, value in self.tensors.items():
+                if name.startswith(prefix):
+                    if value.dim() and value.shape != parameter.shape:
+                        raise UserError(
+                            f"{self.path}: {name} has the shape {tuple(value.shape)}, not {tuple(parameter.shape)}; "
+                            "it was made by another optimiser or version; --fresh sets the old run aside"
+                        )
+                    # "step" goes to the device too: a fused optimizer keeps it there
+                    state[name.removeprefix(prefix)] = value.to(parameter.device)
+            if state:
+                optimizer.state[parameter] = state
+        return replace(self.progress)
+
+    def carried(self, device: torch.device) -> State | None:
+        """Return the decoder state of running text, if there is one."""
+        tree: dict[str, Any] = {}
+        rows = 0
+        for name, tensor in self.tensors.items():
+            if name.startswith(CARRIED):
+                *above, last = name.removeprefix(CARRIED).strip(".").split(".")
+                branch = tree
+                for step in above:
+                    branch = branch.setdefault(step, {})
+                branch[last], rows = tensor.to(device), len(tensor)
+        return State(rows, {}, tree) if tree else None
+
+
+def read_progress(path: Path) -> Progress:
+    """Return the progress that a checkpoint holds, without its tensors."""
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata() or {}
+    try:
+        return Progress(**json.loads(header["progress"]))
+    except (KeyError, ValueError, TypeError):
+        raise UserError(f"{path}: not a checkpoint of this version; --fresh sets the old run aside") from None
+
+
+def _leaves(tree: Tree, name: str) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of a tree with their paths."""
+    if isinstance(tree, Tensor):
+        yield name, tree.detach().cpu().contiguous()
+    else:
+        for key, branch in tree.items():
+            yield from _leaves(branch, f"{name}.{key}")
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -1,0 +1,50 @@
+"""How far a run has come: a few counters, saved with every checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass
+class Progress:
+    """The counters of a run. The names are those of the checkpoint's JSON header."""
+
+    update: int = 0
+    epoch: int = 0
+    position: int = 0  # batches of this epoch that training has read
+    tokens: int = 0
+    seconds: float = 0.0  # of training, over all sessions
+    reductions: int = 0  # of the learning rate, on plateaus
+    waited: int = 0  # validations since the best one
+    waited_plateau: int = 0  # validations since the best one or the last reduction
+    skipped: int = 0  # updates skipped because the gradient was not finite
+    baseline: float | None = None  # mean reward of hard attention's choices; None: no choice was made yet
+    best: list[float] = field(default_factory=list)  # (score, -loss) of the best validation
+    best_update: int = 0
+    snapshots: list[list[float]] = field(default_factory=list)  # (score, -loss, update) of the weights kept
+    metrics_bytes: int = 0  # size of metrics.jsonl at this point; the writer sets it
+    done: str = ""  # why training ended; empty while it has not
+
+    def record_validation(self, rank: list[float], plateau_patience: int) -> bool:
+        """Count a validation of this rank (score, -loss) and return whether it is the best so far."""
+        if not self.best or rank > self.best:
+            self.best, self.best_update = rank, self.update
+            self.waited = self.waited_plateau = 0
+            return True
+        self.waited += 1
+        self.waited_plateau += 1
+        if self.waited_plateau > plateau_patience:
+            self.reductions += 1
+            self.waited_plateau = 0
+        return False
+
+    def record_snapshot(self, rank: list[float], count: int, which: Literal["best", "last"]) -> bool:
+        """Keep the ``count`` best or last snapshots, and return whether this is one of them."""
+        candidates = [*self.snapshots, [*rank, float(self.update)]]
+        if which == "best":
+            candidates.sort(reverse=True)
+        else:
+            candidates.sort(key=lambda entry: -entry[2])
+        self.snapshots = candidates[:count]
+        return any(entry[2] == self.update for entry in self.snapshots)

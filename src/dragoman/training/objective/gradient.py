@@ -1,0 +1,57 @@
+"""The loss of training on one batch, or on one worker's share of it, and its gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from dragoman.nn.model import Model
+from dragoman.process.devices import flush_denormals
+from dragoman.recipe.training import TrainingConfig
+from dragoman.training.objective.ctc import summed_ctc
+from dragoman.training.objective.loss import doubly_stochastic, loss_and_gold
+from dragoman.training.objective.reinforce import surrogate
+from dragoman.types import Batch, State
+
+
+@dataclass(frozen=True, slots=True)
+class ShareResult:
+    """What the trainer needs to know of a share besides its gradient."""
+
+    loss: float  # cross-entropy, divided by the tokens of the whole update
+    reward: float | None  # of hard attention's choices, summed
+    state: State | None  # after the batch, where it is carried on
+
+
+@flush_denormals()  # set for each thread
+def add_gradient(
+    model: Model,
+    batch: Batch,
+    config: TrainingConfig,
+    *,
+    tokens: int,
+    baseline: float | None = None,
+    carries: bool = False,
+) -> ShareResult:
+    """Add the gradient of the loss to the model's parameters.
+
+    ``tokens`` are the target tokens of the whole update, by which the loss is divided; ``baseline``
+    is the expected reward of a token; ``carries``: the decoder's state goes on to the next batch.
+    """
+    with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=config.autocast):
+        memory = model.encode(batch.sources) if config.doubly_stochastic or config.ctc else None
+        step = model.teach(batch, memory, need_attention=config.doubly_stochastic > 0)
+        loss, gold = loss_and_gold(step, batch, config.label_smoothing, scale=1 / tokens)
+    value, reward = loss.item(), None
+    if step.choices is not None:
+        reward = float(gold.sum())
+        expected = reward / batch.tokens if baseline is None else baseline
+        loss = loss + surrogate(step.choices, batch.mask, gold, expected, config.reinforce) / tokens
+    if memory is not None and step.attention is not None:
+        spread = doubly_stochastic(step.attention, batch.mask, memory.mask)
+        loss = loss + config.doubly_stochastic * spread / tokens
+    if memory is not None and config.ctc:
+        loss = (1 - config.ctc) * loss + config.ctc * summed_ctc(model, memory, batch) / tokens
+    loss.backward()
+    return ShareResult(value, reward, step.state.detach() if carries else None)

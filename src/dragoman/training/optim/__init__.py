@@ -1,0 +1,1 @@
+"""The optimizers and the learning rate's schedules."""

@@ -1,0 +1,66 @@
+"""All that is decided before the first update: the data, the tokenizers, every setting, the model.
+
+A plan is made in stages. Each stage is a frozen value that one function makes of the stage before:
+
+    TrainingRequest (asking)  →  ReadData (reading)  →  FittedData (fitting)  →  Choice (choosing)
+        →  BuiltSystem (building)  →  Plan
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.data.splits import Data, Paths
+from dragoman.evaluation import metrics
+from dragoman.inference.system import System
+from dragoman.training.corpus import EncodedExamples
+from dragoman.training.plan.asking import ask
+from dragoman.training.plan.building import build
+from dragoman.training.plan.choosing import choose
+from dragoman.training.plan.fitting import fit
+from dragoman.training.plan.reading import read
+from dragoman.training.transfer.weights import Transfer
+
+__all__ = ["Plan", "plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that is decided before the first update."""
+
+    system: System
+    data: Data
+    rows: EncodedExamples  # the training rows of ``data``, tokenized
+    metric: metrics.MetricChoice
+    reasons: tuple[str, ...]  # what was chosen and why, in sentences
+    transfers: tuple[Transfer, ...]  # weights taken from other runs
+    origins: Mapping[str, str]  # those runs, and a digest of their weights
+
+
+def plan(
+    train: Paths,
+    dev: Paths | None = None,
+    test: Paths | None = None,
+    *,
+    preset: str | None = None,
+    config: Path | None = None,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+) -> Plan:
+    """Read the data, fit the tokenizers, choose every setting and build the model."""
+    request = ask(preset, config, settings)
+    read_data = read(request, train, dev, test)
+    fitted = fit(read_data)
+    choice = choose(fitted)
+    built = build(choice)
+    return Plan(
+        built.system,
+        choice.data,
+        choice.rows,
+        choice.metric,
+        (*fitted.reasons, *choice.reasons, *built.reasons),
+        built.transfers,
+        choice.origins.digests,
+    )

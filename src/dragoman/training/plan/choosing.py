@@ -1,0 +1,176 @@
+"""Fourth stage: the whole recipe, chosen for the data, and the rows that fit it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dragoman.config import merge
+from dragoman.data.examples import references
+from dragoman.data.modality import Modality
+from dragoman.data.splits import DEV_SOURCES, Data
+from dragoman.data.tokenizers import Tokenizer
+from dragoman.errors import UserError
+from dragoman.evaluation import metrics
+from dragoman.parts import dump, part
+from dragoman.recipe import auto
+from dragoman.recipe.schema import Recipe, SourceConfig, make_recipe
+from dragoman.training.corpus import EncodedExamples
+from dragoman.training.plan.describing import describe_recipe
+from dragoman.training.plan.fitting import FittedData
+from dragoman.training.plan.reading import ReadData
+from dragoman.training.transfer.origins import Origins
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The complete recipe, with the data and the modalities that belong to it."""
+
+    recipe: Recipe  # complete: nothing in it is "auto" any more but the metric and the device
+    modalities: Mapping[str, Modality]
+    target: Tokenizer
+    data: Data  # without the training rows that are too long
+    rows: EncodedExamples  # likewise
+    metric: metrics.MetricChoice
+    origins: Origins
+    reasons: tuple[str, ...]
+
+
+def choose(fitted: FittedData) -> Choice:
+    """Choose every setting that nobody named, and leave out the training rows that are too long."""
+    read = fitted.read
+    shape = measure(fitted)
+    recipe, explained = choose_recipe(read, shape)
+    recipe = name_tokenizers(recipe, fitted)
+    data, rows = read.data, fitted.rows
+    if not recipe.data.running:
+        data, rows = drop_too_long(data, rows, fitted.modalities, recipe.max_tokens)
+    metric = choose_metric(recipe, fitted.target, data)
+    reasons = (*explained, *describe_recipe(recipe, shape), *describe_validation(metric, data))
+    modalities = {name: apply_settings(modality, recipe.sources[name]) for name, modality in fitted.modalities.items()}
+    return Choice(recipe, modalities, fitted.target, data, rows, metric, read.origins, reasons)
+
+
+def measure(fitted: FittedData) -> auto.Shape:
+    """Measure the training rows: what ``auto`` chooses by."""
+    rows, modalities = fitted.rows, fitted.modalities
+    targets = [length + 1 for length in rows.target_lengths]  # with the end symbol
+    tokenizers = [modality.tokenizer for modality in modalities.values() if modality.tokenizer is not None]
+    longest = max([*targets, *(length for column in rows.lengths.values() for length in column)])
+    tokens = sum(sum(rows.lengths[name]) for name, modality in modalities.items() if not modality.is_file)
+    frames = {  # nine of ten sources have no more
+        name: sorted(rows.lengths[name])[len(targets) * 9 // 10]
+        for name, modality in modalities.items()
+        if modality.is_file
+    }
+    vocabulary = max((tokenizer.size for tokenizer in tokenizers), default=0)
+    return auto.Shape(len(targets), tokens, sum(targets), vocabulary, fitted.target.size, longest, frames)
+
+
+def choose_recipe(read: ReadData, shape: auto.Shape) -> tuple[Recipe, list[str]]:
+    """Choose what nobody asked for, and return the recipe and the reasons in sentences."""
+    kinds = read.data.kinds
+    if read.draft.is_language_model:
+        chosen = auto.choose_language_model(shape, read.draft.training.chunk if read.draft.data.running else None)
+    else:
+        wanted = merge(read.origins.settings(), read.settings)
+        chosen = auto.choose(shape, kinds, lambda kind: can_build(kind, wanted))
+    new_sources = read.layers.sources_beyond_preset(kinds)
+    if read.is_auto:
+        below = merge(chosen, read.origins.settings())
+    else:  # the model is the preset's, except for sources of a kind that the preset does not know
+        below = {"training": chosen["training"], "sources": {name: chosen["sources"][name] for name in new_sources}}
+    recipe = make_recipe(merge(below, read.settings))
+    explained = [
+        name for name in new_sources if has_chosen_encoder(chosen["sources"][name], recipe.sources[name].encoder)
+    ]
+    # In the order of the data, which is the order of the model's parts: loading builds a model by its recipe alone.
+    recipe = recipe.model_copy(update={"sources": {name: recipe.sources[name] for name in read.source_names}})
+    return recipe, auto.explain(shape, {name: kinds[name] for name in explained})
+
+
+def can_build(kind: str, settings: Mapping[str, Any]) -> bool:
+    """Return whether encoders and decoder of this kind have all the settings that were asked for."""
+    tables = [("encoder", source.get("encoder", {})) for source in settings.get("sources", {}).values()]
+    tables.append(("decoder", settings.get("decoder", {})))
+    for family, table in tables:
+        wanted = {"kind": table} if isinstance(table, str) else table
+        known = {"kind", *part(family, kind).Config.model_fields}
+        if wanted.get("kind", kind) != kind or not known.issuperset(wanted):
+            return False
+    return True
+
+
+def has_chosen_encoder(chosen: Mapping[str, Any], encoder: Any) -> bool:
+    """Return whether the encoder is the one that was chosen, or whether the person wanted another."""
+    wanted, built = chosen.get("encoder", {}), dump(encoder)
+    return all(built.get(name) == wanted[name] for name in ("kind", "layers") if name in wanted)
+
+
+def name_tokenizers(recipe: Recipe, fitted: FittedData) -> Recipe:
+    """Return the recipe with the kinds of tokenizer that were fitted in place of "auto"."""
+    sources = {}
+    for name, source in recipe.sources.items():
+        tokenizer = fitted.modalities[name].tokenizer
+        if tokenizer is not None:
+            modality: Any = source.modality
+            resolved = modality.tokenizer.resolved(tokenizer.kind)
+            source = source.model_copy(update={"modality": modality.model_copy(update={"tokenizer": resolved})})
+        sources[name] = source
+    target = recipe.target.model_copy(update={"tokenizer": recipe.target.tokenizer.resolved(fitted.target.kind)})
+    return recipe.model_copy(update={"sources": sources, "target": target})
+
+
+def apply_settings(modality: Modality, source: SourceConfig) -> Modality:
+    """Return a text modality with the settings of the recipe; for others the draft had them all."""
+    return modality if modality.tokenizer is None else type(modality)(source.modality, modality.tokenizer)  # type: ignore[call-arg]
+
+
+def drop_too_long(
+    data: Data, rows: EncodedExamples, modalities: Mapping[str, Modality], most: int
+) -> tuple[Data, EncodedExamples]:
+    """Leave out the training rows of more than ``most`` tokens, each recorded in the audit.
+
+    Dev and test are never cut. Files have limits of their own, which their modality and the audit
+    know.
+    """
+    audit = copy.deepcopy(data.audits["train"])
+    remaining = []
+    for row, (example, length) in enumerate(zip(rows.examples, rows.target_lengths, strict=True)):
+        sizes = {name: rows.lengths[name][row] - 1 for name, modality in modalities.items() if not modality.is_file}
+        sizes["target"] = length
+        too_long = [f"{name} has {size} tokens" for name, size in sizes.items() if size > most]
+        if too_long:
+            reason = f"{' and '.join(too_long)}; the limit is max_tokens = {most}"
+            audit.drop(example, "too_many_tokens", reason)
+        else:
+            remaining.append(row)
+    if not remaining:
+        raise UserError(f"every training row has more than max_tokens = {most} tokens; --set max_tokens=… raises it")
+    if len(remaining) == len(rows.targets):
+        return data, rows
+    rows = rows.select(remaining)
+    return replace(data, train=list(rows.examples), audits={**data.audits, "train": audit}), rows
+
+
+def choose_metric(recipe: Recipe, target: Tokenizer, data: Data) -> metrics.MetricChoice:
+    """Choose the metrics of the run; the first decides which weights are the best."""
+    if recipe.is_language_model:
+        choice = metrics.LANGUAGE_MODEL_CHOICE
+    else:
+        choice = metrics.choose_metrics(target.kind, [example.target for example in data.dev])
+    if recipe.metric == "auto":
+        return choice
+    return metrics.MetricChoice(recipe.metric, choice.metrics, "it was asked for")
+
+
+def describe_validation(metric: metrics.MetricChoice, data: Data) -> list[str]:
+    """Describe how validations measure the model."""
+    reasons = [f"metric: {metrics.METRICS[metric.headline].label}, because {metric.reason}"]
+    if metric.headline != "perplexity" and (sources := len(references(data.dev))) > DEV_SOURCES:
+        reasons.append(
+            f"validation: decodes {DEV_SOURCES:,} of the {sources:,} dev sources; the loss is that of all rows"
+        )
+    return reasons

@@ -1,0 +1,125 @@
+"""Train: from files to a trained, evaluated and saved system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dragoman.data.splits import PathLike, Paths
+from dragoman.data.vocabulary import word_dropout_rates
+from dragoman.evaluation.evaluate import evaluate
+from dragoman.evaluation.metrics import Report
+from dragoman.files import write_atomically, write_json
+from dragoman.inference.system import System
+from dragoman.runs.card import CardFacts, write_card
+from dragoman.runs.folder import NewRun, default_folder, reserve_folder
+from dragoman.runs.history import EVALUATION, evaluated_update
+from dragoman.runs.setup import Setup
+from dragoman.training.checkpoints.snapshots import load_final_weights
+from dragoman.training.corpus import make_caches, training_corpus
+from dragoman.training.events import Evaluated, Event, Stopped
+from dragoman.training.plan import Plan, plan
+from dragoman.training.trainer import Trainer
+from dragoman.training.validation import make_validator
+from dragoman.training.writer import RunWriter, find_checkpoint
+
+
+def train(
+    train: Paths,
+    dev: Paths | None = None,
+    test: Paths | None = None,
+    *,
+    out: PathLike | None = None,
+    preset: str | None = None,
+    config: PathLike | None = None,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    fresh: bool = False,
+    on_plan: Callable[[Plan, Trainer, Path], None] = lambda *_: None,
+    on_event: Callable[[Event], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> System:
+    """Train on paired files (or plain text, with a preset for it) and return the system.
+
+    Everything is saved in ``out`` (default: runs/NAME), and the same call again resumes from there.
+    ``settings`` is a mapping, or strings as for ``--set``. ``on_plan`` is called before the first
+    update; ``on_event`` gets what happens, last the report on the final weights (``Evaluated``).
+    """
+    folder = Path(out) if out is not None else default_folder(train)
+    planned = plan(train, dev, test, preset=preset, config=None if config is None else Path(config), settings=settings)
+    with reserve_folder(folder, describe_run(planned), fresh=fresh):
+        return _train(planned, folder, on_plan, on_event, should_stop)
+
+
+def describe_run(planned: Plan) -> NewRun:
+    """Return what the folder of a run records before the first update."""
+    system = planned.system
+    return NewRun(
+        Setup(system.recipe, system.modalities, system.target, system.lengths),
+        planned.data.fingerprint(),
+        planned.data.to_json(),
+        planned.origins,
+        [transfer.to_json() for transfer in planned.transfers],
+    )
+
+
+def _train(
+    planned: Plan,
+    folder: Path,
+    on_plan: Callable[[Plan, Trainer, Path], None],
+    on_event: Callable[[Event], None],
+    should_stop: Callable[[], bool],
+) -> System:
+    system = planned.system
+    measured = system.with_caches(make_caches(system, folder))  # so that validations decode each file once
+    checkpoint = find_checkpoint(folder)
+    trainer = Trainer(
+        system.model,
+        training_corpus(system, planned.rows, folder),
+        system.recipe.training,
+        make_validator(measured, planned.data.dev, planned.metric.headline, folder),
+        torch.from_numpy(word_dropout_rates(system.target.counts)),
+        checkpoint,
+    )
+    on_plan(planned, trainer, folder)
+    writer = RunWriter(folder, checkpoint)
+    stopped: Stopped | None = None
+    for event in writer.record(trainer.run(should_stop)):
+        on_event(event)
+        stopped = event if isinstance(event, Stopped) else stopped
+    finished = stopped is not None and stopped.finished
+    # an interruption is to be quick: nothing is compared then
+    load_final_weights(system.model, writer.snapshots, trainer.progress, trainer.validate if finished else None)
+    system.model.eval()
+    system = system.in_folder(system.save(folder))
+    if stopped is not None and finished and evaluated_update(folder) != stopped.update:
+        on_event(_evaluate(planned, measured, folder, stopped))
+    return system
+
+
+def _evaluate(planned: Plan, system: System, folder: Path, stopped: Stopped) -> Evaluated:
+    """Evaluate the final weights, and write the model card and evaluation.json."""
+    side, rows = ("test", planned.data.test) if planned.data.test else ("dev", planned.data.dev)
+    report = evaluate(system, rows, headline=planned.metric.headline, names=planned.metric.metrics)
+    write_atomically(folder / "README.md", write_card(_card_facts(planned, system, folder, stopped, side, report)))
+    # last: where it exists, all else is complete
+    write_json(folder / EVALUATION, {"side": side, "update": stopped.update, **report.to_json()})
+    return Evaluated(side, report)
+
+
+def _card_facts(planned: Plan, system: System, folder: Path, stopped: Stopped, side: str, report: Report) -> CardFacts:
+    return CardFacts(
+        folder,
+        system.recipe,
+        system.model.parameters_count,
+        system.target.kind,
+        system.target.size,
+        planned.data.to_json(),
+        side,
+        report.to_text(),
+        stopped.update,
+        stopped.seconds,
+        stopped.reason,
+    )
