@@ -1,4 +1,4 @@
-"""Every relative link of every Markdown page leads to a file, and every ``#part`` to a heading of it."""
+"""Check that every relative link in a Markdown page leads to a file, and every ``#part`` to one of its headings."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ LINK = re.compile(r"!?\[[^\]]*\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
 
 
 def anchors(text: str) -> set[str]:
-    """The names of a page's headings, as they are made on the web: small letters, hyphens, no signs."""
+    """Return the anchors of a page's headings: lower case, hyphens for spaces, no punctuation."""
     headings = re.findall(r"^#{1,6}\s+(.+?)\s*$", FENCE.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def broken(page: Path, root: Path) -> list[str]:
-    """One sentence for each link of the page that leads nowhere."""
+    """Return one sentence for each link of the page that leads nowhere."""
     text = page.read_text(encoding="utf-8")
-    blanked = FENCE.sub(lambda match: "\n" * match.group().count("\n"), text)  # code shows links, it does not make them
-    found = []
+    blanked = FENCE.sub(lambda match: "\n" * match.group().count("\n"), text)  # a link in code is not a link
+    sentences = []
     for match in LINK.finditer(blanked):
         link = match.group(1)
         if re.match(r"[a-z][a-z0-9+.-]*:", link):
             continue
         name, _, part = unquote(link).partition("#")
-        goal = (root / name.lstrip("/") if name.startswith("/") else page.parent / name) if name else page
+        target = (root / name.lstrip("/") if name.startswith("/") else page.parent / name) if name else page
         line = blanked.count("\n", 0, match.start()) + 1
-        if not goal.exists():
-            found.append(f"{page.relative_to(root)}:{line}: no such file: {link}")
-        elif part and goal.suffix == ".md" and part not in anchors(goal.read_text(encoding="utf-8")):
-            found.append(f"{page.relative_to(root)}:{line}: no such heading: {link}")
-    return found
+        if not target.exists():
+            sentences.append(f"{page.relative_to(root)}:{line}: no such file: {link}")
+        elif part and target.suffix == ".md" and part not in anchors(target.read_text(encoding="utf-8")):
+            sentences.append(f"{page.relative_to(root)}:{line}: no such heading: {link}")
+    return sentences
 
 
 def main(root: Path = ROOT) -> int:

@@ -1,6 +1,8 @@
-"""Take the pictures of docs/studio.md anew: python docs/studio/take.py http://127.0.0.1:8400/ --dates RUN --other RUN …
+"""Take the screenshots of docs/inside.md.
 
-The studio has to run with the runs that are named by their id. Needs playwright, Chromium and Pillow.
+    python docs/studio/take.py http://127.0.0.1:8400/ --dates RUN --other RUN …
+
+The studio has to be running with these runs, which are named by their id. Needs playwright, Chromium and Pillow.
 """
 
 from __future__ import annotations
@@ -18,16 +20,20 @@ from playwright.sync_api import sync_playwright
 FOLDER = Path(__file__).parent
 
 
-def keep(page: Any, name: str) -> None:
-    """A small PNG: flat colours need no more than a palette, pictures do. The rare colours count: hence the rounds."""
+def save_screenshot(page: Any, name: str) -> None:
+    """Save what the page shows as a small PNG.
+
+    A palette is enough for flat colours, but not for pictures. Rounds of k-means keep colours that are rare.
+    """
     page.wait_for_timeout(400)
-    shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    flat = not name.startswith("picture")
-    small = shot.quantize(256, kmeans=4, dither=Image.Dither.NONE) if flat else shot
+    screenshot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    is_flat = not name.startswith("picture")
+    small = screenshot.quantize(256, kmeans=4, dither=Image.Dither.NONE) if is_flat else screenshot
     small.save(FOLDER / f"{name}.png", optimize=True)
 
 
-def predict(page: Any, base: str, run: str, text: str, reference: str = "") -> None:
+def predict_text(page: Any, base: str, run: str, text: str, reference: str = "") -> None:
+    """Open the view Predict and let the run predict a text."""
     page.goto(f"{base}#predict/{run}")
     page.get_by_label("Input", exact=True).fill(text)
     page.get_by_role("textbox", name="Reference").fill(reference)
@@ -35,7 +41,8 @@ def predict(page: Any, base: str, run: str, text: str, reference: str = "") -> N
     page.get_by_test_id("results").wait_for()
 
 
-def file(page: Any, base: str, run: str, path: str) -> None:
+def predict_file(page: Any, base: str, run: str, path: str) -> None:
+    """Let the run predict a file and open the view Attention."""
     page.goto(f"{base}#predict/{run}")
     page.locator(".drop input[type=file]").set_input_files(path)
     page.get_by_test_id("results").wait_for()
@@ -43,9 +50,10 @@ def file(page: Any, base: str, run: str, path: str) -> None:
     page.get_by_test_id("matrix").wait_for()
 
 
-def views(page: Any, base: str, options: argparse.Namespace, take: Callable[[str], None]) -> None:
+def take_views(page: Any, base: str, options: argparse.Namespace, take: Callable[[str], None]) -> None:
+    """Visit every view for which a run was named, and call ``take`` with the name of its screenshot."""
     if options.dates:
-        predict(page, base, options.dates, options.text, options.reference)
+        predict_text(page, base, options.dates, options.text, options.reference)
         take("predict")
         page.locator("#tab-tree").click()
         page.locator(".tree .node").first.wait_for()
@@ -53,7 +61,7 @@ def views(page: Any, base: str, options: argparse.Namespace, take: Callable[[str
         take("tree")
         page.goto(f"{base}#training/{options.dates}")
         page.locator(".audit").wait_for()
-        for other in (options.transformer, options.pictures, options.speech):  # of another task: hidden
+        for other in (options.transformer, options.pictures, options.speech):  # hide runs of other tasks
             if other:
                 page.get_by_label(f"Show {other}").uncheck()
         page.get_by_test_id("chart-Loss").locator("svg").hover(position={"x": 180, "y": 80})
@@ -76,18 +84,18 @@ def views(page: Any, base: str, options: argparse.Namespace, take: Callable[[str
             page.get_by_test_id("comparison").wait_for(timeout=600_000)
             take("compare")
     if options.transformer:
-        predict(page, base, options.transformer, options.sentence)
+        predict_text(page, base, options.transformer, options.sentence)
         page.locator("#tab-attention").click()
         page.get_by_test_id("matrix").wait_for()
         page.get_by_role("radio", name="layer 2, mean of the heads").click()
         page.get_by_test_id("matrix").hover(position={"x": 112, "y": 112})
         take("attention")
     if options.pictures:
-        file(page, base, options.pictures, options.picture)
+        predict_file(page, base, options.pictures, options.picture)
         page.locator(".film button").nth(2).hover()
         take("picture")
     if options.speech:
-        file(page, base, options.speech, options.sound)
+        predict_file(page, base, options.speech, options.sound)
         page.locator(".sound .token").first.hover()
         take("sound")
 
@@ -106,7 +114,12 @@ def main() -> None:
         for theme in ("light", "dark"):
             page = browser.new_page(viewport={"width": 1280, "height": 860}, color_scheme=theme)
             page.set_default_timeout(60_000)
-            views(page, options.address, options, lambda name, page=page, theme=theme: keep(page, f"{name}-{theme}"))
+            take_views(
+                page,
+                options.address,
+                options,
+                lambda name, page=page, theme=theme: save_screenshot(page, f"{name}-{theme}"),
+            )
             page.close()
         browser.close()
 
