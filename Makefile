@@ -1,22 +1,24 @@
-# Needs make, git and Python 3.11 or later; everything else goes into .venv. The web page also needs Node 20 or later.
+# Needs make, git and Python 3.11 or later; everything else goes into .venv. The web page also needs Node 20.19 or later.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 RUN := runs/dates
-DATA := examples/dates
+DATES := examples/dates/test.tsv
+SCENES := examples/scenes/data/train.tsv
+TONES := examples/tones/data/test.tsv
 STATIC := src/dragoman/studio/static/index.html
 MODULES := studio/node_modules/.package-lock.json
 
-# One thread a process: the tests run in two processes, and more threads than cores slow each other down.
-test test-browser check: export OMP_NUM_THREADS = 1
-test test-browser check: export GOMP_SPINCOUNT = 1000
+# One thread for each process: the tests run in two, and more threads than cores slow each other down.
+test test-all test-browser: export OMP_NUM_THREADS = 1
+test test-all test-browser: export GOMP_SPINCOUNT = 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser check bench docs studio clean
+.PHONY: help demo examples test test-all test-browser check format page-if-possible studio docs bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
-		printf '  make %-12s %s\n' "$$name" "$$what"; done
+		printf '  make %-13s %s\n' "$$name" "$$what"; done
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Dragoman needs Python 3.11 or later: make PYTHON=python3.12")'
@@ -24,26 +26,54 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## train on the shipped dates, measure, predict, draw an alignment (again: goes on where it stopped)
-	@sh examples/demo.sh $(BIN)/dragoman $(DATA) $(RUN)
+examples: $(DATES) $(SCENES) $(TONES)  ## generate the data of the examples: dates, drawn scenes, dialled tones
+
+# The table that each script writes last says that its data are complete.
+$(DATES) $(SCENES) $(TONES): $(READY)
+$(DATES): examples/dates/make.py
+$(SCENES): examples/scenes/make.py
+$(TONES): examples/tones/make.py
+$(DATES) $(SCENES) $(TONES):
+	$(BIN)/python $(filter %/make.py,$^)
+	@touch $@
+
+demo: $(READY) $(DATES)  ## train on the example dates, evaluate, predict, draw an alignment; run again, it resumes
+	@sh examples/demo.sh $(BIN)/dragoman examples/dates $(RUN)
 
 test: $(READY)  ## run the tests, in two processes
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 2 -q $(PYTEST)
+
+test-all: $(READY)  ## run all tests: every combination of parts, where `make test` covers every pair
+	$(BIN)/python -m pytest -n 2 -q -m ''
 
 test-browser: $(READY) $(STATIC)  ## drive the web page in a browser (needs Chromium: apt-get install chromium)
 	BROWSER_TESTS=required $(BIN)/python -m pytest -q tests/browser
 
-check: $(READY)  ## format, lint, types, links, tests
+check: $(READY)  ## what a change must pass: format, lint, types, pages, tests with their coverage
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python docs/check_links.py
-	$(BIN)/python -m pytest -n 2 -q
+	@$(MAKE) --no-print-directory docs
+	@$(MAKE) --no-print-directory page-if-possible
+	@$(MAKE) --no-print-directory test PYTEST="--cov --cov-report="
+	@printf 'Lines of the package that the tests run: %s %%\n' "$$($(BIN)/coverage report --format=total)"
 
-bench: $(READY)  ## speed and memory, side by side with others (benchmarks/README.md)
+# The browser tests need the built page; where it cannot be built they are skipped.
+page-if-possible:
+	@if ! command -v npm > /dev/null; then echo 'npm is missing: the page is not built'; \
+	elif ! node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)'; then \
+		echo 'Node is older than 20.19: the page is not built'; \
+	elif ! $(MAKE) --no-print-directory $(MODULES); then echo 'npm cannot install: the page is not built'; \
+	else $(MAKE) --no-print-directory $(STATIC); fi
+
+format: $(READY)  ## format the code and fix what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## measure training speed beside other toolkits (benchmarks/README.md)
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
-studio: $(STATIC)  ## build the web page of studio, inspect and report (needs Node 20 or later)
+studio: $(STATIC)  ## build the web page of studio, inspect and report (needs Node 20.19 or later)
 
 $(MODULES): studio/package.json studio/package-lock.json
 	cd studio && npm install --no-save --no-audit --no-fund
@@ -52,9 +82,12 @@ $(MODULES): studio/package.json studio/package-lock.json
 $(STATIC): $(MODULES) studio/index.html studio/vite.config.ts studio/tsconfig.json $(shell find studio/src -type f)
 	cd studio && npm run build
 
-docs: $(READY)  ## check that every link between the pages leads somewhere
+docs: $(READY)  ## check the pages: links, figures against the result files, the traced way of a sentence
 	$(BIN)/python docs/check_links.py
+	$(BIN)/python docs/figures.py --check
+	OMP_NUM_THREADS=1 $(BIN)/python docs/walk.py --check
 
-clean:  ## remove the environment, caches and the demo's run
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist studio/node_modules $(dir $(STATIC)) $(RUN)
+clean:  ## remove what make has made: environment, caches, page, example data, run of the demo
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist studio/node_modules $(dir $(STATIC))
+	rm -rf $(RUN) examples/*/data examples/dates/*.tsv
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
