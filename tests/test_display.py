@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.cli import display
+from dragoman.training import display
 from dragoman.training.events import ENDLESS, Started, Stepped, Stopped, Validated
 
 

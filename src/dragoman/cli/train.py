@@ -59,10 +59,9 @@ def train(
 
     Ctrl-C stops and saves. The same command resumes where it stopped.
     """
-    from dragoman.cli import display
     from dragoman.config import merge, parse_overrides
     from dragoman.runs.folder import default_folder
-    from dragoman.training import run
+    from dragoman.training import display, run
 
     overrides = parse_overrides(settings or [])
     training = {"max_time": max_time, "seed": seed, "device": device}

@@ -1,7 +1,7 @@
 """Training: from files to a trained run.
 
 ``plan`` decides everything before the first update; the trainer computes and yields events; the
-writer records them in the run's folder; ``run`` joins these. The room may import the ground,
+writer records them in the run's folder; ``display`` shows them; ``run`` joins these. The room may import the ground,
 ``process``, ``data``, ``nn``, ``search``, ``modalities``, ``recipe``, ``runs``, ``drawing``,
 ``inference`` and ``evaluation``.
 """

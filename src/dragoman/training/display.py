@@ -1,4 +1,4 @@
-"""What ``train`` prints on standard error: the plan, then the progress, live or as plain lines."""
+"""What training shows on standard error: the plan, then the progress, live or as plain lines."""
 
 from __future__ import annotations
 
