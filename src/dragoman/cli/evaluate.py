@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dragoman.cli.messages import Messages, Quiet, Verbose
 from dragoman.cli.options import (
     CTC,
     BatchSize,
@@ -23,6 +24,7 @@ from dragoman.cli.options import (
     Run,
     SourceColumn,
     TargetColumn,
+    describe_search,
     load_system,
     parse_column,
     print_json,
@@ -47,12 +49,18 @@ def evaluate(
     lm: LanguageModel = None,
     lm_weight: LanguageModelWeight = None,
     device: Device = "auto",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Measure a run on a file with references."""
     from dragoman.evaluation import evaluate as evaluation
 
+    messages = Messages.of(quiet, verbose)
     system = load_system(run, device, ensemble, lm, lm_weight)
     corpus = _read(system, files, source, target, root)
+    messages.detail(f"{system!r} on {system.device}")
+    messages.detail(corpus.audit.report())
+    messages.detail(f"search: {describe_search(system.search_config(beam=beam, ctc=ctc))}")
     report = evaluation.evaluate(system, corpus.examples, batch=batch, beam=beam, ctc=ctc)
     if as_json:
         print_json({"run": str(run), "audit": corpus.audit.to_json(), **report.to_json()})
@@ -70,6 +78,8 @@ def score(
     as_json: Json = False,
     ensemble: Ensemble = None,
     device: Device = "auto",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Print the log-probability and perplexity of given targets or, for a language model, texts.
 
@@ -77,8 +87,11 @@ def score(
     """
     from dragoman.evaluation.metrics import split_words
 
+    messages = Messages.of(quiet, verbose)
     system = load_system(run, device, ensemble)
     corpus = _read(system, files, source, target, root)
+    messages.detail(f"{system!r} on {system.device}")
+    messages.detail(corpus.audit.report())
     examples = corpus.examples
     texts = [example.target for example in examples]
     if system.is_language_model:
@@ -106,7 +119,7 @@ def score(
         per_word = perplexity(sum(len(split_words(text)) + 1 for text in texts))
         per_character = perplexity(sum(len(text) + 1 for text in texts))
         summary += f" per token, {per_word:.3f} per word, {per_character:.3f} per character"
-    typer.echo(summary, err=True)
+    messages.note(summary)
 
 
 def compare(

@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from dragoman.inference.system import System
+    from dragoman.search.options import SearchConfig
 
 OWN_SETTING = "the run's own"  # shown as the default of options that change a setting of the run
 
@@ -93,6 +94,12 @@ def load_system(
         raise UserError("--lm-weight is the weight of a language model; give one with --lm RUN")
     weight = {} if lm_weight is None else {"lm_weight": lm_weight}
     return load([run, *(ensemble or [])], device, lm=lm, **weight)
+
+
+def describe_search(config: SearchConfig) -> str:
+    """Return all search settings in one line. Token ids that a run never outputs are left out."""
+    shown = {name: value for name, value in config.model_dump().items() if not name.startswith("forbidden")}
+    return ", ".join(f"{name} = {value}" for name, value in shown.items())
 
 
 def print_json(value: Any) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from dragoman.cli.messages import Messages, Quiet, Verbose
 from dragoman.cli.options import (
     CTC,
     OWN_SETTING,
@@ -20,6 +21,7 @@ from dragoman.cli.options import (
     LanguageModel,
     LanguageModelWeight,
     Run,
+    describe_search,
     load_system,
 )
 
@@ -93,6 +95,8 @@ def predict(
         typer.Option("--maps", help="With --json: add the attention and self-attention of every layer and head."),
     ] = False,
     device: Device = "auto",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Predict one output line for each input line, in order.
 
@@ -105,6 +109,7 @@ def predict(
     from dragoman.cli.inputs import read_inputs
     from dragoman.errors import UserError
 
+    messages = Messages.of(quiet, verbose)
     if maps and not as_json:
         raise UserError("--maps: attention maps are only printed as JSON; add --json")
     system = load_system(run, device, ensemble, lm, lm_weight)
@@ -117,6 +122,8 @@ def predict(
         search |= system.forbidding(forbid)
     if sample:
         search |= {"n_best": 1, "samples": n_best}
+    messages.detail(f"{system!r} on {system.device}")
+    messages.detail(f"search: {describe_search(system.search_config(**search))}")
     files = files or ["-"]
     done = 0
     failed = False
@@ -147,10 +154,10 @@ def predict(
             sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
         sys.stdout.buffer.flush()
     if damaged:
-        typer.echo(f"dragoman: {_first_few(damaged)}: not UTF-8; undecodable bytes were read as U+FFFD", err=True)
+        messages.note(f"dragoman: {_first_few(damaged)}: not UTF-8; undecodable bytes were read as U+FFFD")
     if unfinished:
         places = _first_few(unfinished)
-        typer.echo(f"dragoman: input {places}: the output had no end and was cut at the length limit", err=True)
+        messages.note(f"dragoman: input {places}: the output had no end and was cut at the length limit")
     if failed:
         raise typer.Exit(1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dragoman.cli.inspect import write_report
+from dragoman.cli.messages import Messages, Quiet, Verbose
 from dragoman.cli.options import Files, Root, SourceColumn, TargetColumn, data_settings
 from dragoman.cli.signals import stop_on_signal
 
@@ -54,6 +54,11 @@ def train(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start again; an old run in the same folder is renamed.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and the expected time, and write nothing.")
+    ] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Audit and split the data, choose a model, train, evaluate and save it.
 
@@ -63,6 +68,7 @@ def train(
     from dragoman.runs.folder import default_folder
     from dragoman.training import display, run
 
+    messages = Messages.of(quiet, verbose)
     overrides = parse_overrides(settings or [])
     training = {"max_time": max_time, "seed": seed, "device": device}
     origins = {"encoder": init_encoder and str(init_encoder), "decoder": init_decoder and str(init_decoder)}
@@ -71,13 +77,22 @@ def train(
         if values and isinstance(overrides.get(section, {}), dict):  # the recipe refuses a section that is no table
             overrides = merge(overrides, {section: values})
     folder = out or default_folder(files)
-    progress = display.LiveProgress() if sys.stderr.isatty() else display.PlainProgress()
+    if dry_run:
+        run.preview(
+            files, dev, test, out=folder, preset=preset, config=config, settings=overrides, fresh=fresh,
+            on_plan=lambda plan, trainer, _: display.print_plan(plan, trainer, every_setting=verbose),
+        )  # fmt: skip
+        messages.note(f"  nothing was written or trained; without --dry-run, the run is saved in {folder}")
+        return
+    progress = display.choose_progress(quiet, verbose)
     held_out: dict[str, list[Example]] = {}  # spares the report page from reading the files again
 
     def on_plan(plan: Any, trainer: Any, place: Path) -> None:
         held_out.update(test=plan.data.test, dev=plan.data.dev)
         progress.max_time = plan.system.recipe.training.max_time
-        display.print_plan(plan, trainer, place)
+        if not quiet:
+            display.print_plan(plan, trainer, every_setting=verbose)
+        messages.note(f"  everything is saved in {place}; Ctrl-C stops, and the same command resumes\n")
 
     with stop_on_signal() as should_stop:
         try:

@@ -67,6 +67,14 @@ def reserve_folder(folder: Path, run: NewRun, *, fresh: bool) -> Iterator[None]:
         yield
 
 
+def check_folder(folder: Path, run: NewRun) -> None:
+    """Raise the error with which ``reserve_folder`` would refuse the folder. Nothing is written."""
+    if (folder / IDENTITY).exists():
+        _refuse_another_run(folder, _identity(run))
+    else:
+        _refuse_unknown_files(folder)
+
+
 def move_aside(folder: Path) -> None:
     """Rename a folder to NAME.old-1, or the next number that is free."""
     if folder.exists():
@@ -96,22 +104,33 @@ def _refuse_unknown_files(folder: Path) -> None:
 
 def _record(folder: Path, run: NewRun) -> None:
     """Check that the folder holds no other run, and write what is known of this one."""
-    identity: dict[str, Any] = {"recipe": run.setup.recipe.dump(), "data": run.fingerprint}
-    if run.origins:
-        identity["origins"] = dict(run.origins)
+    identity = _identity(run)
     path = folder / IDENTITY
     if path.exists():
-        differences = _differences_from(path, identity)
-        if differences:
-            raise UserError(
-                f"{folder}: holds another run (different: {'; '.join(differences[:4])}); "
-                "choose another --out, or --fresh to set the old run aside"
-            )
+        _refuse_another_run(folder, identity)
     write_json(path, identity)  # before all else: files in a folder without it belong to nobody
     run.setup.write(folder)
     write_json(folder / AUDIT, run.audit)
     if run.transfers:
         write_json(folder / TRANSFERS, list(run.transfers))
+
+
+def _identity(run: NewRun) -> dict[str, Any]:
+    """Return what tells a run from others."""
+    identity: dict[str, Any] = {"recipe": run.setup.recipe.dump(), "data": run.fingerprint}
+    if run.origins:
+        identity["origins"] = dict(run.origins)
+    return identity
+
+
+def _refuse_another_run(folder: Path, identity: Mapping[str, Any]) -> None:
+    """Refuse a folder whose run is not the one of this identity."""
+    differences = _differences_from(folder / IDENTITY, identity)
+    if differences:
+        raise UserError(
+            f"{folder}: holds another run (different: {'; '.join(differences[:4])}); "
+            "choose another --out, or --fresh to set the old run aside"
+        )
 
 
 def _differences_from(path: Path, identity: Mapping[str, Any]) -> list[str]:

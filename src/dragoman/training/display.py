@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from dragoman.training.trainer import Trainer
 
 
-def print_plan(plan: Plan, trainer: Trainer, folder: Path) -> None:
+def print_plan(plan: Plan, trainer: Trainer, *, every_setting: bool = False) -> None:
     """Print the audit, what was chosen and why, and how long training may take."""
     data = plan.data
     for name, audit in data.audits.items():
@@ -37,14 +38,45 @@ def print_plan(plan: Plan, trainer: Trainer, folder: Path) -> None:
             f"  time: about {format_duration(min(expected, limit or expected))} for {updates:,} updates at the speed "
             "just measured; less if the dev score stops improving"
         )
-    _print(f"  everything is saved in {folder}; Ctrl-C stops, and the same command resumes\n")
+    if every_setting:
+        _print("")
+        for setting in flatten_settings(plan.system.recipe.dump()):
+            _print(f"  {setting}")
 
 
-class PlainProgress:
-    """Prints one line for each validation."""
+def flatten_settings(settings: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Yield all settings as they are written after ``--set``: path = value."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten_settings(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name} = {json.dumps(value, ensure_ascii=False)}"
 
-    def __init__(self) -> None:
-        self.max_time: float | None = None  # for the same use as LiveProgress; lines do not show the time left
+
+def choose_progress(quiet: bool = False, verbose: bool = False) -> ProgressDisplay:
+    """Return the display that suits standard error, or one that shows nothing or more."""
+    if quiet:
+        return ProgressDisplay()
+    return LiveProgress() if sys.stderr.isatty() else PlainProgress(every_report=verbose)
+
+
+class ProgressDisplay:
+    """Shows nothing; the displays that show something derive from it."""
+
+    max_time: float | None = None  # seconds of training, earlier sessions of the run included
+
+    def __call__(self, event: Event) -> None:
+        """Show what the event says, if it deserves it."""
+
+    def close(self) -> None:
+        """Remove what would stand in the way of other output."""
+
+
+class PlainProgress(ProgressDisplay):
+    """Prints one line for each validation and, on request, one for each report of training."""
+
+    def __init__(self, every_report: bool = False) -> None:
+        self.every_report = every_report
         self._step: Stepped | None = None  # the last one
 
     def __call__(self, event: Event) -> None:
@@ -57,16 +89,15 @@ class PlainProgress:
             )
         elif isinstance(event, Stepped):
             self._step = event
+            if self.every_report:
+                _print(_step_line(event))
         elif isinstance(event, Validated):
             _print(_validation_line(event, self._step))
         elif isinstance(event, Stopped):
             _print(_end_line(event))
 
-    def close(self) -> None:
-        """Do nothing: lines leave nothing open."""
 
-
-class LiveProgress:
+class LiveProgress(ProgressDisplay):
     """Shows a bar with time left, speed, loss and best score; validations are lines above it."""
 
     def __init__(self) -> None:
@@ -80,7 +111,6 @@ class LiveProgress:
             TextColumn("{task.fields[status]}"),
             console=Console(stderr=True),
         )
-        self.max_time: float | None = None  # seconds of training, earlier sessions of the run included
         self._task: TaskID | None = None
         self._first_step: Stepped | None = None  # since the program started: the speed is measured from there
         self._step: Stepped | None = None  # the last one
@@ -141,6 +171,14 @@ def _print(line: str) -> None:
 def _print_resumed(event: Started) -> None:
     if event.update:
         _print(f"resuming from update {event.update:,}")
+
+
+def _step_line(event: Stepped) -> str:
+    return (
+        f"update {event.update:>6,}  {format_duration(event.seconds):>8}  train loss {event.loss:.3f}  "
+        f"learning rate {event.learning_rate:.3g}  gradient norm {event.gradient_norm:.3g}  "
+        f"{event.tokens_per_second:,.0f} tokens/s"
+    )
 
 
 def _validation_line(event: Validated, step: Stepped | None) -> str:

@@ -15,9 +15,10 @@ from dragoman.evaluation.metrics import Report
 from dragoman.files import write_atomically, write_json
 from dragoman.inference.system import System
 from dragoman.runs.card import CardFacts, write_card
-from dragoman.runs.folder import NewRun, default_folder, reserve_folder
+from dragoman.runs.folder import NewRun, check_folder, default_folder, reserve_folder
 from dragoman.runs.history import EVALUATION, evaluated_update
 from dragoman.runs.setup import Setup
+from dragoman.training.checkpoints.checkpoint import Checkpoint
 from dragoman.training.checkpoints.snapshots import load_final_weights
 from dragoman.training.corpus import make_caches, training_corpus
 from dragoman.training.events import Evaluated, Event, Stopped
@@ -53,6 +54,31 @@ def train(
         return _train(planned, folder, on_plan, on_event, should_stop)
 
 
+def preview(
+    train: Paths,
+    dev: Paths | None = None,
+    test: Paths | None = None,
+    *,
+    out: PathLike | None = None,
+    preset: str | None = None,
+    config: PathLike | None = None,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    fresh: bool = False,
+    on_plan: Callable[[Plan, Trainer, Path], None] = lambda *_: None,
+) -> Plan:
+    """Plan what ``train`` would do with the same arguments, and write nothing.
+
+    What ``train`` would refuse is refused here too. ``on_plan`` gets a trainer that is ready to run.
+    """
+    folder = Path(out) if out is not None else default_folder(train)
+    planned = plan(train, dev, test, preset=preset, config=None if config is None else Path(config), settings=settings)
+    if not fresh:
+        check_folder(folder, describe_run(planned))
+    checkpoint = None if fresh else find_checkpoint(folder)
+    on_plan(planned, _make_trainer(planned, planned.system, None, checkpoint), folder)
+    return planned
+
+
 def describe_run(planned: Plan) -> NewRun:
     """Return what the folder of a run records before the first update."""
     system = planned.system
@@ -75,14 +101,7 @@ def _train(
     system = planned.system
     measured = system.with_caches(make_caches(system, folder))  # so that validations decode each file once
     checkpoint = find_checkpoint(folder)
-    trainer = Trainer(
-        system.model,
-        training_corpus(system, planned.rows, folder),
-        system.recipe.training,
-        make_validator(measured, planned.data.dev, planned.metric.headline, folder),
-        torch.from_numpy(word_dropout_rates(system.target.counts)),
-        checkpoint,
-    )
+    trainer = _make_trainer(planned, measured, folder, checkpoint)
     on_plan(planned, trainer, folder)
     writer = RunWriter(folder, checkpoint)
     stopped: Stopped | None = None
@@ -97,6 +116,19 @@ def _train(
     if stopped is not None and finished and evaluated_update(folder) != stopped.update:
         on_event(_evaluate(planned, measured, folder, stopped))
     return system
+
+
+def _make_trainer(planned: Plan, measured: System, folder: Path | None, checkpoint: Checkpoint | None) -> Trainer:
+    """Return a trainer for the plan. ``measured``: what validations measure; ``folder``: for cached files."""
+    system = planned.system
+    return Trainer(
+        system.model,
+        training_corpus(system, planned.rows, folder),
+        system.recipe.training,
+        make_validator(measured, planned.data.dev, planned.metric.headline, folder),
+        torch.from_numpy(word_dropout_rates(system.target.counts)),
+        checkpoint,
+    )
 
 
 def _evaluate(planned: Plan, system: System, folder: Path, stopped: Stopped) -> Evaluated:

@@ -19,10 +19,12 @@ from dragoman.training.objective.loss import summed_loss
 MOST_TOKENS = 4096  # of a batch, unless a single row has more
 
 
-def make_validator(system: System, dev: Sequence[Example], metric: str, folder: Path) -> Callable[[Model], Scores]:
+def make_validator(
+    system: System, dev: Sequence[Example], metric: str, folder: Path | None
+) -> Callable[[Model], Scores]:
     """Return a function that validates the system's model on ``dev``.
 
-    ``folder``: the run's, for cached files.
+    ``folder``: the run's, for cached files; None: nothing is written.
     """
     if system.is_language_model:
         return _text_validator(system, [example.target for example in dev])

@@ -1,0 +1,38 @@
+"""How much a command says on standard error besides its errors: ``--quiet`` and ``--verbose``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from dragoman.errors import UserError
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more about what is done and with what settings.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """What a command says on standard error. Errors and results do not go through it."""
+
+    quiet: bool = False
+    verbose: bool = False
+
+    @classmethod
+    def of(cls, quiet: bool, verbose: bool) -> Messages:
+        """Return the messages that the two options ask for."""
+        if quiet and verbose:
+            raise UserError("--quiet and --verbose contradict each other; give one of them")
+        return cls(quiet, verbose)
+
+    def note(self, text: str) -> None:
+        """Print what people usually want to know."""
+        if not self.quiet:
+            typer.echo(text, err=True)
+
+    def detail(self, text: str) -> None:
+        """Print what is wanted with ``--verbose`` only."""
+        if self.verbose:
+            typer.echo(text, err=True)
