@@ -1,4 +1,4 @@
-# Needs make, git and Python 3.11 or later; everything else goes into .venv. The web page also needs Node 20.19 or later.
+# Needs make, git and Python 3.11 or later; everything else goes into .venv. Building the web page needs Node 20.19.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -6,7 +6,6 @@ RUN := runs/dates
 DATES := examples/dates/test.tsv
 SCENES := examples/scenes/data/train.tsv
 TONES := examples/tones/data/test.tsv
-STATIC := src/dragoman/studio/static/index.html
 MODULES := studio/node_modules/.package-lock.json
 
 # One thread for each process: the tests run in two, and more threads than cores slow each other down.
@@ -14,7 +13,7 @@ test test-all test-browser: export OMP_NUM_THREADS = 1
 test test-all test-browser: export GOMP_SPINCOUNT = 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-all test-browser check format page-if-possible studio docs bench clean
+.PHONY: help demo examples test test-all test-browser check format page-if-possible page studio docs bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
@@ -37,7 +36,7 @@ $(DATES) $(SCENES) $(TONES):
 	$(BIN)/python $(filter %/make.py,$^)
 	@touch $@
 
-demo: $(READY) $(DATES)  ## train on the example dates, evaluate, predict, draw an alignment; run again, it resumes
+demo: $(READY) $(DATES)  ## train on the example dates, evaluate, predict, draw an alignment, write a report; run again, it resumes
 	@sh examples/demo.sh $(BIN)/dragoman examples/dates $(RUN)
 
 test: $(READY)  ## run the tests, in two processes
@@ -46,7 +45,7 @@ test: $(READY)  ## run the tests, in two processes
 test-all: $(READY)  ## run all tests: every combination of parts, where `make test` covers every pair
 	$(BIN)/python -m pytest -n 2 -q -m ''
 
-test-browser: $(READY) $(STATIC)  ## drive the web page in a browser (needs Chromium: apt-get install chromium)
+test-browser: $(READY)  ## drive the web page in a browser (needs Chromium: apt-get install chromium)
 	BROWSER_TESTS=required $(BIN)/python -m pytest -q tests/browser
 
 check: $(READY)  ## what a change must pass: format, lint, types, pages, tests with their coverage
@@ -58,13 +57,14 @@ check: $(READY)  ## what a change must pass: format, lint, types, pages, tests w
 	@$(MAKE) --no-print-directory test PYTEST="--cov --cov-report="
 	@printf 'Lines of the package that the tests run: %s %%\n' "$$($(BIN)/coverage report --format=total)"
 
-# The browser tests need the built page; where it cannot be built they are skipped.
+# The page is committed as an archive, so that nobody needs Node to use it. Its sources are compared by their digest in
+# the tests; where npm is there, the page is also built anew and compared.
 page-if-possible:
-	@if ! command -v npm > /dev/null; then echo 'npm is missing: the page is not built'; \
+	@if ! command -v npm > /dev/null; then echo 'npm is missing: the page is not built again'; \
 	elif ! node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)'; then \
-		echo 'Node is older than 20.19: the page is not built'; \
-	elif ! $(MAKE) --no-print-directory $(MODULES); then echo 'npm cannot install: the page is not built'; \
-	else $(MAKE) --no-print-directory $(STATIC); fi
+		echo 'Node is older than 20.19: the page is not built again'; \
+	elif ! $(MAKE) --no-print-directory $(MODULES); then echo 'npm cannot install: the page is not built again'; \
+	else $(MAKE) --no-print-directory page && $(BIN)/python studio/pack.py --check; fi
 
 format: $(READY)  ## format the code and fix what the linter can
 	$(BIN)/ruff format .
@@ -73,13 +73,14 @@ format: $(READY)  ## format the code and fix what the linter can
 bench: $(READY)  ## measure training speed beside other toolkits (benchmarks/README.md)
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
-studio: $(STATIC)  ## build the web page of studio, inspect and report (needs Node 20.19 or later)
+studio: $(READY) page  ## build the web page of studio, inspect and report and pack it (needs Node 20.19 or later)
+	$(BIN)/python studio/pack.py
 
 $(MODULES): studio/package.json studio/package-lock.json
 	cd studio && npm install --no-save --no-audit --no-fund
 	@touch $@
 
-$(STATIC): $(MODULES) studio/index.html studio/vite.config.ts studio/tsconfig.json $(shell find studio/src -type f)
+page: $(MODULES)
 	cd studio && npm run build
 
 docs: $(READY)  ## check the pages: links, figures against the result files, the traced way of a sentence
@@ -88,6 +89,6 @@ docs: $(READY)  ## check the pages: links, figures against the result files, the
 	OMP_NUM_THREADS=1 $(BIN)/python docs/walk.py --check
 
 clean:  ## remove what make has made: environment, caches, page, example data, run of the demo
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist studio/node_modules $(dir $(STATIC))
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist studio/node_modules studio/dist
 	rm -rf $(RUN) examples/*/data examples/dates/*.tsv
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -30,4 +30,11 @@ paste "$run/demo.out" "$run/demo.txt"
 
 say dragoman inspect "$run" '"3. Oktober 1990"' -o "$run/alignment.svg"
 "$dragoman" inspect "$run" "3. Oktober 1990" -o "$run/alignment.svg"
-printf '\nThe picture of the alignment is in %s/alignment.svg: open it in a browser.\n' "$run"
+
+say dragoman report "$run"
+"$dragoman" report "$run"
+
+printf '\nOpen in a browser:\n'
+printf '  %s/report.html    the run: curves, scores, errors and alignments in one file\n' "$run"
+printf '  %s/alignment.svg  where the model looked in "3. Oktober 1990"\n' "$run"
+printf 'Look inside the run, and try your own dates:\n  %s studio %s\n' "$dragoman" "$run"

@@ -1,16 +1,16 @@
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
 
-// One page, one script, one sheet, addresses relative to the page: the server hands them out as they are, and a
-// one-file page has them written into it.
+// One page, one script, one style sheet, with addresses relative to the page: the server serves them as they are, and a
+// one-file page contains them. pack.py puts them into the package.
 export default defineConfig({
   base: "./",
   plugins: [react()],
   build: {
-    outDir: "../src/dragoman/studio/static",
+    outDir: "dist",
     emptyOutDir: true,
     modulePreload: false,
-    cssTarget: ["chrome123", "firefox120", "safari17.5"], // light-dark() as it stands
+    cssTarget: ["chrome123", "firefox120", "safari17.5"], // they know light-dark()
     cssCodeSplit: false,
     assetsInlineLimit: 100_000,
     rollupOptions: {

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import dragoman
 
@@ -27,3 +33,41 @@ def test_the_version_has_one_source() -> None:
 
 def test_the_package_says_that_it_is_typed() -> None:
     assert Path(dragoman.__file__).with_name("py.typed").is_file()
+
+
+@pytest.fixture(scope="module")
+def packing() -> Any:
+    """The script that packs the page; a source distribution has it too."""
+    specification = importlib.util.spec_from_file_location("pack", ROOT / "studio" / "pack.py")
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_the_packed_page_was_built_from_these_sources(packing: Any) -> None:
+    packed = packing.read_packed()
+    assert {"index.html", "studio.js", "studio.css"} <= set(packed)
+    stored = packed[packing.SOURCES_DIGEST].decode()
+    assert stored == packing.digest_sources(), "the page is stale: run `make studio` (needs Node) and commit page.zip"
+
+
+def test_any_change_of_the_sources_changes_their_digest(packing: Any, tmp_path: Path) -> None:
+    for name in packing.BUILD_FILES:
+        shutil.copy(ROOT / "studio" / name, tmp_path / name)
+    shutil.copytree(ROOT / "studio" / "src", tmp_path / "src")
+    first = packing.digest_sources(tmp_path)
+    assert first == packing.digest_sources()
+    (tmp_path / "src" / "app.tsx").write_bytes((tmp_path / "src" / "app.tsx").read_bytes() + b" ")
+    second = packing.digest_sources(tmp_path)
+    (tmp_path / "src" / "theme.ts").rename(tmp_path / "src" / "colours.ts")
+    assert len({first, second, packing.digest_sources(tmp_path)}) == 3
+
+
+def test_the_packed_page_is_part_of_a_wheel() -> None:
+    """Hatchling leaves out what git ignores."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("this is not a git checkout")
+    page = "src/dragoman/studio/page.zip"
+    assert (ROOT / page).is_file()
+    assert subprocess.run(["git", "check-ignore", "-q", page], cwd=ROOT, check=False).returncode == 1

@@ -1,6 +1,6 @@
 """A real browser at a real studio with real, small runs.
 
-Where a browser, playwright or the built page is missing these tests are skipped; `make test-browser` insists on them.
+Where a browser or playwright is missing these tests are skipped; `make test-browser` insists on them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-ROOT = Path(__file__).parent.parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 TRANSFORMER: dict[str, Any] = {
@@ -96,15 +95,7 @@ def serves(environment: dict[str, str]) -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def built() -> Path:
-    static = ROOT / "src" / "dragoman" / "studio" / "static"
-    if not (static / "index.html").exists():
-        missing("the page is not built: make studio")
-    return static
-
-
-@pytest.fixture(scope="session")
-def browser(built: Path) -> Iterator[Browser]:
+def browser() -> Iterator[Browser]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:

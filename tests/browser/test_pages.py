@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +66,32 @@ def test_a_report_has_curves_errors_and_alignments(alone: Any, runs: dict[str, P
     alone.locator("table.errors tbody tr").first.wait_for()
     alone.locator("#tab-attention").click()
     alone.get_by_test_id("matrix").wait_for()
+
+
+def test_the_report_that_training_names_opens_on_a_machine_without_node(
+    alone: Any,
+    tmp_path: Path,
+    pairs_file: Any,
+    environment: dict[str, str],
+    tiny_settings: dict[str, Any],
+    as_flags: Any,
+) -> None:
+    settings = tiny_settings | {"training": tiny_settings["training"] | {"max_updates": 5}}
+    command = [sys.executable, "-m", "dragoman", "train", str(pairs_file(tmp_path / "pairs.tsv", rows=60))]
+    (tmp_path / "bin").mkdir()
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path / "run"), *as_flags(settings)],
+        env=environment | {"PATH": str(tmp_path / "bin")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    named = re.search(r"^report: (.+)$", done.stdout, re.MULTILINE)
+    assert named is not None, done.stdout + done.stderr
+    alone.goto(Path(named[1]).as_uri())
+    alone.get_by_test_id("chart-Loss").locator("svg").wait_for()
+    alone.locator("#tab-errors").click()
+    alone.locator("table.errors tbody tr").first.wait_for()
 
 
 def test_no_number_of_a_curve_is_cut_off(alone: Any, runs: dict[str, Path], tmp_path: Path) -> None:

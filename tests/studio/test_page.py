@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,13 @@ NASTY = "</script><script>alert(1)</script><!-- \u2028 & שלום 👩‍👩‍
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A page bundle as the build makes one, but small."""
-    folder = tmp_path / "bundle" / "static"
-    folder.mkdir(parents=True)
-    (folder / "index.html").write_text(SHELL, encoding="utf-8")
-    (folder / "studio.js").write_text(r'const close = "</script>", group = /(\d)\1/; // \g<0>', encoding="utf-8")
-    (folder / "studio.css").write_text('a::after { content: "</style>" }', encoding="utf-8")
-    monkeypatch.setattr(bundle.resources, "files", lambda _: folder.parent)
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "page.zip", "w") as archive:
+        archive.writestr("index.html", SHELL)
+        archive.writestr("studio.js", r'const close = "</script>", group = /(\d)\1/; // \g<0>')
+        archive.writestr("studio.css", 'a::after { content: "</style>" }')
+    monkeypatch.setattr(bundle.resources, "files", lambda _: folder)
     return folder
 
 
@@ -125,7 +127,7 @@ def test_compare_in_the_terminal(tiny_run: Any, heads_folder: Path, call: Any) -
     assert (comparison.a, comparison.b, comparison.count) == ("run", "heads", 200)
 
 
-def test_training_writes_a_report_where_the_page_is_built(
+def test_training_writes_a_report(
     built: Path, tmp_path: Path, pairs_file: Any, call: Any, tiny_settings: dict[str, Any], as_flags: Any
 ) -> None:
     settings = tiny_settings | {"training": tiny_settings["training"] | {"max_updates": 5}}

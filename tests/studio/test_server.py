@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -186,17 +187,16 @@ def test_an_uploaded_table_is_measured(client: Client) -> None:
     assert errors.file == "mine.tsv" and [row.line for row in errors.rows] == [1, 2]
 
 
-def test_the_page_is_served_and_nothing_beside_it(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "static").mkdir()
-    (tmp_path / "static" / "index.html").write_text("<!doctype html><title>x</title>")
-    (tmp_path / "secret").write_text("secret")
-    monkeypatch.setattr(server, "static_folder", lambda: tmp_path / "static")
+def test_the_page_is_served_and_nothing_beside_it(client: Client) -> None:
     answer = client.get("/")
     assert answer.status_code == 200 and "text/html" in answer.headers["content-type"]
     assert "default-src 'none'" in answer.headers["content-security-policy"]
-    for path in ("/..%2fsecret", "/%2e%2e/secret", "/nothing.js", "/docs", "/openapi.json"):
+    for name, kind in re.findall(r'(?:src|href)="\./([^"]+\.(js|css))"', answer.text):
+        served = client.get(f"/{name}")
+        assert served.status_code == 200 and served.content == bundle.read_page()[name]
+        assert served.headers["content-type"].startswith({"js": "text/javascript", "css": "text/css"}[kind])
+    assert "studio.js" in answer.text and "studio.css" in answer.text
+    for path in ("/..%2fserver.py", "/%2e%2e/server.py", "/nothing.js", "/sources.sha256", "/docs", "/openapi.json"):
         assert client.get(path).status_code == 404
 
 

@@ -84,10 +84,10 @@ def report(
     """Write one page about a run: training curves, audit, scores, errors and some alignments."""
     from dragoman.files import write_atomically
     from dragoman.inference.load import load
-    from dragoman.studio.bundle import static_folder
+    from dragoman.studio.bundle import read_page
     from dragoman.studio.page import report_page
 
-    static_folder()  # fails early where the page is not installed
+    read_page()  # fails early where the page cannot be read
     path = out or run / REPORT
     write_atomically(path, report_page(run, load(run, device), rows))
     typer.echo(f"report: {path}", err=True)
@@ -96,15 +96,8 @@ def report(
 def write_report(folder: Path, system: System, held_out: Mapping[str, Sequence[Example]]) -> Path | None:
     """Write the report of a newly trained run and return its path; None if that is impossible."""
     from dragoman.errors import UserError
-
-    try:
-        from dragoman.studio.bundle import is_built
-        from dragoman.studio.page import report_page
-    except ImportError:
-        return None
-    if not is_built():
-        return None
     from dragoman.files import write_atomically
+    from dragoman.studio.page import report_page
 
     path = folder / REPORT
     try:

@@ -1,4 +1,4 @@
-"""The built web page, and one-file pages made of it.
+"""The built web page, which is an archive in this folder, and one-file pages made of it.
 
 A one-file page is one HTML file with the script, the style sheet and the data inside. It loads
 nothing from anywhere.
@@ -7,7 +7,9 @@ nothing from anywhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Mapping
+from functools import cache
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -24,24 +26,21 @@ _SCRIPT = re.compile(r'<script\b[^>]*\bsrc="([^"]+)"[^>]*></script>')
 _STYLE_SHEET = re.compile(r'<link\b[^>]*\brel="stylesheet"[^>]*\bhref="([^"]+)"[^>]*/?>')
 
 
-def static_folder() -> Path:
-    """Return the folder of the built page. Raise a ``UserError`` if this install has none."""
-    folder = Path(str(resources.files("dragoman.studio"))) / "static"
-    if not (folder / "index.html").exists():
-        raise UserError(
-            "the studio's page is not part of this install: build it with `make studio` in a checkout, which needs "
-            "Node 20 or later, or install a wheel, which contains it"
-        )
-    return folder
+def read_page() -> Mapping[str, bytes]:
+    """Return the files of the built page by name. Raise a ``UserError`` if this install has none."""
+    return _read_archive(Path(str(resources.files("dragoman.studio"))) / "page.zip")
 
 
-def is_built() -> bool:
-    """Tell whether this install has the built page."""
+@cache
+def _read_archive(path: Path) -> Mapping[str, bytes]:
     try:
-        static_folder()
-    except UserError:
-        return False
-    return True
+        with zipfile.ZipFile(path) as archive:
+            return {name: archive.read(name) for name in archive.namelist()}
+    except (OSError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"{path}: the studio's page cannot be read ({error}); install dragoman again, or run `make studio` in a "
+            "checkout"
+        ) from None
 
 
 def write_html(page: Page, max_size: int = MAX_PAGE_SIZE) -> str:
@@ -49,10 +48,12 @@ def write_html(page: Page, max_size: int = MAX_PAGE_SIZE) -> str:
 
     A page of more than ``max_size`` bytes is made smaller by leaving out the heaviest data.
     """
-    folder = static_folder()
-    html = (folder / "index.html").read_text(encoding="utf-8")
-    styles = "".join(f"<style>{_read_style(folder / path)}</style>" for path in _STYLE_SHEET.findall(html))
-    scripts = "".join(f'<script type="module">{_read_script(folder / path)}</script>' for path in _SCRIPT.findall(html))
+    files = {name: content.decode() for name, content in read_page().items()}
+    html = files["index.html"]
+    styles = "".join(f"<style>{_escape_style(files[_name(path)])}</style>" for path in _STYLE_SHEET.findall(html))
+    scripts = "".join(
+        f'<script type="module">{_escape_script(files[_name(path)])}</script>' for path in _SCRIPT.findall(html)
+    )
     html = _STYLE_SHEET.sub("", _SCRIPT.sub("", html))
     # Replacements are functions, not strings: what is inserted may contain backslashes.
     html = re.sub(r"<title>.*?</title>", lambda _: f"<title>{escape(page.title)}</title>", html, flags=re.DOTALL)
@@ -82,12 +83,16 @@ def _escape_json(json: str) -> str:
     return json
 
 
-def _read_script(path: Path) -> str:
-    return re.sub(r"</(script)", r"<\\/\1", path.read_text(encoding="utf-8"), flags=re.IGNORECASE)
+def _name(path: str) -> str:
+    return path.removeprefix("./")
 
 
-def _read_style(path: Path) -> str:
-    return path.read_text(encoding="utf-8").replace("</", "<\\/")
+def _escape_script(script: str) -> str:
+    return re.sub(r"</(script)", r"<\\/\1", script, flags=re.IGNORECASE)
+
+
+def _escape_style(style: str) -> str:
+    return style.replace("</", "<\\/")
 
 
 # ---- paths of this machine, which a page for others does not show

@@ -33,7 +33,7 @@ from typing import Any
 
 from dragoman.errors import MissingExtra, UserError
 from dragoman.studio import records
-from dragoman.studio.bundle import static_folder
+from dragoman.studio.bundle import read_page
 from dragoman.studio.endpoints import Studio
 from dragoman.studio.library import Library, NotFound
 from dragoman.studio.uploads import MAX_FILE_SIZE, Uploads, UploadTooLarge
@@ -49,6 +49,7 @@ except ImportError:
 
 PORT = 8400
 MAX_BODY_SIZE = 2_000_000  # bytes of a request that is not an upload
+PAGE_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}  # starlette adds the charset
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
@@ -153,10 +154,10 @@ def create_application(folders: Sequence[Path], device: str = "auto") -> FastAPI
     @app.get("/{path:path}")
     def page(path: str) -> Response:
         if not path.startswith("api/"):
-            folder = static_folder().resolve()
-            file = (folder / (path or "index.html")).resolve()
-            if file.is_relative_to(folder) and file.is_file():
-                return FileResponse(file)
+            name = path or "index.html"
+            content = read_page().get(name)
+            if content is not None and Path(name).suffix in PAGE_TYPES:
+                return Response(content, media_type=PAGE_TYPES[Path(name).suffix])
         return _respond_with_problem(404, f"/{path}: not found")
 
     return app
@@ -198,7 +199,7 @@ def serve(folders: Sequence[Path], port: int | None, browser: bool, device: str,
         import uvicorn
     except ImportError:
         raise MissingExtra("fastapi and uvicorn", "studio", "the studio") from None
-    static_folder()
+    read_page()
     app = create_application(folders, device)
     listener = _listen(port)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
