@@ -214,6 +214,10 @@ def place(tmp_path: Path, tiny_run: Any, monkeypatch: pytest.MonkeyPatch) -> Pat
     (tmp_path / "runs").mkdir()
     for name in ("RUN", "RUN2", "RUN3", "runs/pairs", "runs/other", "runs/a", "runs/b"):
         (tmp_path / name).symlink_to(tiny_run.folder, target_is_directory=True)
+    for group in ("runs/seeds", "runs/other-seeds"):
+        (tmp_path / group).mkdir()
+        for seed in (1, 2):
+            (tmp_path / group / f"seed-{seed}").symlink_to(tiny_run.folder, target_is_directory=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -1,11 +1,10 @@
-"""The verbs ``evaluate``, ``score`` and ``compare``: how good a run is on a given file."""
+"""The verbs ``evaluate`` and ``score``: how good a run is on a given file."""
 
 from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -32,6 +31,7 @@ from dragoman.cli.options import (
 
 if TYPE_CHECKING:
     from dragoman.data.reading.read import Corpus
+    from dragoman.evaluation.metrics import Report, SeedsReport
     from dragoman.inference.system import System
 
 
@@ -52,16 +52,25 @@ def evaluate(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Measure a run on a file with references."""
+    """Measure a run on a file with references. A folder of seeds is measured by the mean of its runs."""
+    from dragoman.errors import UserError
     from dragoman.evaluation import evaluate as evaluation
+    from dragoman.runs.groups import runs_of, seed_folders
 
     messages = Messages.of(quiet, verbose)
-    system = load_system(run, device, ensemble, lm, lm_weight)
-    corpus = _read(system, files, source, target, root)
+    if seed_folders(run) and ensemble:
+        raise UserError(f"--ensemble: {run} holds the runs of several seeds; name one of them, e.g. {run}/seed-1")
+    systems = {folder.name: load_system(folder, device, ensemble, lm, lm_weight) for folder in runs_of(run)}
+    system = next(iter(systems.values()))
+    corpus = read_corpus(system, files, source, target, root)
     messages.detail(f"{system!r} on {system.device}")
     messages.detail(corpus.audit.report())
     messages.detail(f"search: {describe_search(system.search_config(beam=beam, ctc=ctc))}")
-    report = evaluation.evaluate(system, corpus.examples, batch=batch, beam=beam, ctc=ctc)
+    report: Report | SeedsReport
+    if seed_folders(run):
+        report = evaluation.evaluate_seeds(systems, corpus.examples, batch=batch, beam=beam, ctc=ctc)
+    else:
+        report = evaluation.evaluate(system, corpus.examples, batch=batch, beam=beam, ctc=ctc)
     if as_json:
         print_json({"run": str(run), "audit": corpus.audit.to_json(), **report.to_json()})
     else:
@@ -89,7 +98,7 @@ def score(
 
     messages = Messages.of(quiet, verbose)
     system = load_system(run, device, ensemble)
-    corpus = _read(system, files, source, target, root)
+    corpus = read_corpus(system, files, source, target, root)
     messages.detail(f"{system!r} on {system.device}")
     messages.detail(corpus.audit.report())
     examples = corpus.examples
@@ -122,34 +131,9 @@ def score(
     messages.note(summary)
 
 
-def compare(
-    first: Annotated[Path, typer.Argument(help="Folder of a run.", metavar="A", show_default=False)],
-    second: Annotated[Path, typer.Argument(help="Folder of another run.", metavar="B", show_default=False)],
-    files: Annotated[
-        list[str],
-        typer.Argument(help="A file with references, read as A reads it.", metavar="FILE", show_default=False),
-    ],
-    beam: Beam = None,
-    source: SourceColumn = None,
-    target: TargetColumn = None,
-    root: Root = None,
-    as_json: Json = False,
-    device: Device = "auto",
-) -> None:
-    """Compare two runs on the same rows: which is better, how certainly, and where do they differ?"""
-    from dragoman.evaluation.compare import compare_systems
-    from dragoman.inference.load import load
-
-    systems = load(first, device), load(second, device)
-    corpus = _read(systems[0], files, source, target, root)
-    comparison = compare_systems(*systems, corpus.examples, " ".join(files), _run_names(first, second), beam)
-    if as_json:
-        print_json(comparison.to_json())
-    else:
-        typer.echo(comparison.to_text(), nl=False)
-
-
-def _read(system: System, files: list[str], source: list[str] | None, target: str | None, root: str | None) -> Corpus:
+def read_corpus(
+    system: System, files: list[str], source: list[str] | None, target: str | None, root: str | None
+) -> Corpus:
     """Read the files as the run's training files were read, and name the first broken ones."""
     from dragoman.data.audit.audit import BROKEN_SHOWN
     from dragoman.evaluation.reading import read_examples
@@ -164,9 +148,3 @@ def _read(system: System, files: list[str], source: list[str] | None, target: st
     for place in corpus.audit.broken[:BROKEN_SHOWN]:
         typer.echo(str(place), err=True)
     return corpus
-
-
-def _run_names(first: Path, second: Path) -> tuple[str, str]:
-    """Return the names of the folders, or their paths where the names are the same."""
-    names = first.resolve().name, second.resolve().name
-    return names if names[0] != names[1] else (str(first), str(second))

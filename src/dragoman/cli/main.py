@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.check import check
-from dragoman.cli.evaluate import compare, evaluate, score
+from dragoman.cli.compare import compare
+from dragoman.cli.evaluate import evaluate, score
 from dragoman.cli.inspect import inspect, report
 from dragoman.cli.parts import parts
 from dragoman.cli.predict import predict

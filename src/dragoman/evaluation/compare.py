@@ -12,6 +12,8 @@ from dragoman.data.examples import Example
 from dragoman.errors import UserError
 from dragoman.evaluation.evaluate import Decoded, measure
 from dragoman.evaluation.metrics import METRICS, Difference, Score, Statistics, paired_bootstrap
+from dragoman.evaluation.metrics.bootstrap import SMALLEST_P
+from dragoman.evaluation.metrics.report import format_p
 from dragoman.evaluation.rows import (
     MetricName,
     Span,
@@ -86,7 +88,7 @@ class Comparison:
         lines = [f"{self.count:,} rows of {self.file}; 95 % intervals in brackets", ""]
         lines += [f"  A  {self.a_name}", f"  B  {self.b_name}", ""]
         width = max(len(score.metric.label) for score in self.scores)
-        lines.append(f"  {'':<{width}}  {'A':^26}  {'B':^26}  {'B - A':^26}  {'p':>6}")
+        lines.append(f"  {'':<{width}}  {'A':^26}  {'B':^26}  {'B - A':^26}  {'p':>7}")
         lines += [f"  {score.metric.label:<{width}}  {_cells(score)}" for score in self.scores]
         lines += ["", f"  {self.scores[0].verdict}"]
         lines += [
@@ -187,10 +189,11 @@ def _compare_row(
 
 
 def _verdict(metric: MetricName, difference: Difference, names: tuple[str, str]) -> str:
+    how = f"p {'≤' if difference.p_value <= SMALLEST_P else '='} {difference.p_value:.3f}"
     if difference.p_value >= SIGNIFICANCE or difference.value == 0:
-        return f"no difference in {metric.label} that these rows could show (p = {difference.p_value:.3f})"
+        return f"no difference in {metric.label} that these rows could show ({how})"
     better = names[(difference.value > 0) == (metric.better == "higher")]
-    return f"{better} is better in {metric.label} (p = {difference.p_value:.3f})"
+    return f"{better} is better in {metric.label} ({how})"
 
 
 def _cells(score: ComparedScore) -> str:
@@ -202,7 +205,7 @@ def _cells(score: ComparedScore) -> str:
             (score.difference, score.low, score.high),
         )
     ]
-    return "  ".join(f"{cell:<26}" for cell in cells) + f"  {score.p_value:6.3f}"
+    return "  ".join(f"{cell:<26}" for cell in cells) + f"  {format_p(score.p_value, score.p_value <= SMALLEST_P):>7}"
 
 
 def _shorten(text: str) -> str:

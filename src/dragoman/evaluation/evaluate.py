@@ -43,6 +43,21 @@ def evaluate(
     return measure(system, decode(system, examples, batch=batch, **search), headline=headline, names=names)
 
 
+def evaluate_seeds(
+    systems: Mapping[str, System], examples: Sequence[Example], *, batch: int = 64, **search: Any
+) -> metrics.SeedsReport:
+    """Evaluate the runs of several seeds on the same examples, and average their scores.
+
+    ``systems`` is by the name of the run. The metrics are those that fit the first run.
+    """
+    reports: dict[str, metrics.Report] = {}
+    for name, system in systems.items():
+        first = next(iter(reports.values()), None)
+        headline, names = (None, None) if first is None else (first.headline, list(first.scores))
+        reports[name] = evaluate(system, examples, headline=headline, names=names, batch=batch, **search)
+    return metrics.join_seeds(reports)
+
+
 def decode(system: System, examples: Sequence[Example], *, batch: int = 64, **search: Any) -> Decoded:
     """Predict an output for every distinct source, and score its first reference."""
     groups = references(examples)

@@ -54,7 +54,11 @@ class Setup:
 
 def _read_config(folder: Path) -> tuple[Recipe, LengthLimits]:
     path = folder / CONFIG
-    plain = read_json(path, missing=f"no such file; {folder} is not the folder of a run")
+    seeds = sorted(each.parent.name for each in folder.glob(f"seed-*/{CONFIG}"))
+    missing = f"no such file; {folder} is not the folder of a run"
+    if seeds:
+        missing = f"no such file; {folder} holds the runs of {len(seeds)} seeds, so name one: {folder / seeds[0]}"
+    plain = read_json(path, missing=missing)
     try:
         if plain["format"] != FORMAT:
             raise UserError(f"{path}: has format {plain['format']!r}, but this version reads {FORMAT}; train again")

@@ -21,10 +21,13 @@ from dragoman.evaluation.metrics.measure import measure_outputs, measure_text, s
 from dragoman.evaluation.metrics.metric import Metric, Statistics
 from dragoman.evaluation.metrics.registry import METRICS, compute_statistics, score
 from dragoman.evaluation.metrics.report import LengthBucket, Report, Score
+from dragoman.evaluation.metrics.seeds import SeedsReport, join_seeds
+from dragoman.evaluation.metrics.spread import Spread, compare_means, holm, spread
 from dragoman.evaluation.metrics.words import split_words
 
 __all__ = [
     "LANGUAGE_MODEL_CHOICE", "METRICS", "Difference", "LengthBucket", "Metric", "MetricChoice", "Report", "Score",
-    "Statistics", "bleu_tokenizer", "choose_metrics", "compute_statistics", "measure_outputs", "measure_text",
-    "paired_bootstrap", "resample", "score", "score_by_length", "split_words",
+    "SeedsReport", "Spread", "Statistics", "bleu_tokenizer", "choose_metrics", "compare_means", "compute_statistics",
+    "holm", "join_seeds", "measure_outputs", "measure_text", "paired_bootstrap", "resample", "score",
+    "score_by_length", "split_words", "spread",
 ]  # fmt: skip

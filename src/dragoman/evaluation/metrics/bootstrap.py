@@ -13,7 +13,9 @@ import numpy as np
 from dragoman.errors import UserError
 from dragoman.evaluation.metrics.metric import Statistics
 
-RESAMPLES = 1000
+RESAMPLES = 1000  # for an interval
+PAIRED_RESAMPLES = 1999  # for a p-value: with so many, the smallest that can come out is 0.001
+SMALLEST_P = 2 / (PAIRED_RESAMPLES + 1)
 BLOCK_SIZE = 4_000_000  # weights in memory at a time
 
 
@@ -51,13 +53,19 @@ def confidence_interval(samples: np.ndarray, value: float) -> tuple[float, float
     return min(float(low), value), max(float(high), value)
 
 
-def paired_bootstrap(first: Statistics, second: Statistics, resamples: int = RESAMPLES, seed: int = 0) -> Difference:
+def paired_bootstrap(
+    first: Statistics, second: Statistics, resamples: int = PAIRED_RESAMPLES, seed: int = 0
+) -> Difference:
     """Compare two systems by the same metric on the same rows."""
     if len(first.rows) != len(second.rows):
         raise UserError(f"cannot pair {len(first.rows)} rows with {len(second.rows)}; compare outputs of the same file")
     samples = bootstrap([first, second], resamples, seed)
-    differences = samples[1] - samples[0]
-    value = second.corpus_score() - first.corpus_score()
+    return difference_of(samples[0], samples[1], second.corpus_score() - first.corpus_score())
+
+
+def difference_of(first: np.ndarray, second: np.ndarray, value: float) -> Difference:
+    """Return the difference of two systems from their scores on the same resamples, (resamples,)."""
+    differences = second - first
     tail = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
-    p_value = min(1.0, 2 * (int(tail) + 1) / (resamples + 1))
+    p_value = min(1.0, 2 * (int(tail) + 1) / (len(differences) + 1))
     return Difference(value, *confidence_interval(differences, value), p_value)

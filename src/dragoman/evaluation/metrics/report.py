@@ -91,3 +91,8 @@ class Report:
             lines += ["", *self.confusion.to_lines()]
         signatures = [f"  {score.label}: {score.signature}" for score in self.scores.values() if score.signature]
         return "\n".join([*lines, *(["", *signatures] if signatures else [])]) + "\n"
+
+
+def format_p(p_value: float, smallest: bool) -> str:
+    """Return a p-value; ``smallest``: no smaller one could have come out of the resamples."""
+    return f"≤ {p_value:.3f}" if smallest else f"{p_value:.3f}"
