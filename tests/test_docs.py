@@ -193,7 +193,12 @@ def test_every_python_call_exists(block: Block) -> None:
             own = [None] * (len(node.args) + name.startswith("system"))
             bound = inspect.signature(functions[name]).bind(*own, **arguments)
             if name != "dragoman.train":
-                assert set(bound.arguments.get("settings", ())) <= {*SearchConfig.model_fields, "maps"}
+                assert set(bound.arguments.get("settings", ())) <= {
+                    *SearchConfig.model_fields,
+                    "maps",
+                    "forbid",
+                    "prefix",
+                }
 
 
 # ---- running them on a tiny run

@@ -281,10 +281,10 @@ def test_stream_gives_out_before_all_is_read(system: System, inputs: list[str]) 
     assert next(stream).source == min(inputs, key=len)
 
 
-def test_one_string_is_for_calling(system: System) -> None:
+def test_a_call_takes_one_input(system: System) -> None:
     assert system("abc") == system.predict(["abc"])[0].text
-    with pytest.raises(UserError, match="list of texts"):
-        system.predict("abc")
+    with pytest.raises(UserError, match=r"one input.*system\.predict"):
+        system(["abc"])  # type: ignore[arg-type]
     with pytest.raises(UserError, match="source"):
         system.predict([{"picture": "abc"}])
     assert system({"source": "abc"}) == system("abc")

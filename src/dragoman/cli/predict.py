@@ -44,8 +44,13 @@ def predict(
     ] = None,
     beam: Beam = None,
     n_best: Annotated[
-        int, typer.Option(min=1, help="Number of outputs per input. Widens the run's own beam if needed.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of outputs per input; with --sample, of samples. Widens the run's own beam if needed.",
+            show_default=OWN_SETTING,
+        ),
+    ] = None,
     batch: BatchSize = 64,
     as_json: Json = False,
     normalize: Annotated[
@@ -117,11 +122,8 @@ def predict(
         "beam": beam, "n_best": n_best, "normalize": normalize, "alpha": alpha, "stop": stop, "ctc": ctc,
         "max_length": max_length, "min_length": min_length, "no_repeat_ngram": no_repeat_ngram,
         "sample": sample or None, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
+        "forbid": forbid,
     }  # fmt: skip
-    if forbid:
-        search |= system.forbidding(forbid)
-    if sample:
-        search |= {"n_best": 1, "samples": n_best}
     messages.detail(f"{system!r} on {system.device}")
     messages.detail(f"search: {describe_search(system.search_config(**search))}")
     files = files or ["-"]
@@ -138,7 +140,7 @@ def predict(
             attention=as_json,
             trace=False,
             maps=maps,
-            prefix=None if prefix is None else [prefix] * len(chunk),
+            prefix=prefix,
             first=done,
             **search,
         )

@@ -86,10 +86,9 @@ class EnsembleEngine(Engine):
     def decoder(self) -> SearchDecoder:
         return self._decoder
 
-    @property
     def ctc_decoder(self) -> SearchDecoder:
         first = self._members[0]
-        return Ensemble([_align(first, one, one.engine.ctc_decoder, exactly=True) for one in self._members])
+        return Ensemble([_align(first, one, one.engine.ctc_decoder(), exactly=True) for one in self._members])
 
     def prepare(self, texts: Mapping[str, str]) -> Features:
         return {
@@ -138,9 +137,8 @@ class FusedEngine(Engine):
     def decoder(self) -> SearchDecoder:
         return self._engine.decoder
 
-    @property
     def ctc_decoder(self) -> SearchDecoder:
-        return self._engine.ctc_decoder
+        return self._engine.ctc_decoder()
 
     def search_decoder(self, config: SearchConfig) -> SearchDecoder:
         return Fusion(self._engine.search_decoder(config), self._lm_decoder, self._weight)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
@@ -16,6 +16,8 @@ from dragoman.errors import UserError
 from dragoman.inference.engine.contract import Arrays, Features
 from dragoman.inference.predictions import Raw
 from dragoman.search.options import SearchConfig
+
+OneInput: TypeAlias = "Raw | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]"  # as a caller gives it
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,39 @@ class PreparedInput:
         return arrays
 
 
+def is_single(sources: Any) -> bool:
+    """Tell whether this is one input, not several: a text, a path, or a mapping of these by source."""
+    return isinstance(sources, (str, os.PathLike, Mapping))
+
+
+def as_inputs(sources: Any, what: str = "an input") -> list[Any]:
+    """Return one input, or several, as a list. ``what`` is what messages call one of them."""
+    if is_single(sources):
+        return [sources]
+    if isinstance(sources, (bytes, bytearray)) or not isinstance(sources, Iterable):
+        kinds = "a text" if what == "a target" else "a text, a path, or several of these by name"
+        raise UserError(f"{what} is {kinds}; give one, or a list of them, not {type(sources).__name__}")
+    return list(sources)
+
+
+def check_batch(batch: Any) -> None:
+    """Refuse a number of inputs to decode together that is none."""
+    if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
+        raise UserError(f"batch is the number of inputs that are decoded together, 1 or more; got {batch!r}")
+
+
 def as_strings(source: Any) -> Raw:
     """Return an input as strings. Paths may be given as path objects."""
     if isinstance(source, Mapping):
         return {str(name): _as_string(value) for name, value in source.items()}
     return _as_string(source)
+
+
+def as_text(value: Any, what: str) -> str:
+    """Return a text, or refuse what is none. ``what`` is what the message calls it."""
+    if not isinstance(value, str):
+        raise UserError(f"{what} is a text; got {type(value).__name__}")
+    return value
 
 
 def _as_string(value: Any) -> str:
@@ -85,7 +115,14 @@ def merge_search_settings(own: SearchConfig, settings: Mapping[str, Any], never:
     """Return a run's own search settings, overridden by ``settings``; the tokens ``never`` are forbidden too."""
     overrides = {name: value for name, value in settings.items() if value is not None}
     merged = own.model_dump() | overrides
-    if "n_best" in overrides and "beam" not in overrides:
+    if merged["sample"] and "n_best" in overrides:  # so many outputs, whichever way they are found
+        if overrides.get("samples", overrides["n_best"]) != overrides["n_best"]:
+            raise UserError(
+                f"n_best = {overrides['n_best']} and samples = {overrides['samples']} both say how many outputs an "
+                "input has; give one of them"
+            )
+        merged |= {"samples": overrides["n_best"], "n_best": 1}
+    elif "n_best" in overrides and "beam" not in overrides:
         merged["beam"] = max(merged["beam"], merged["n_best"])
     merged["forbidden"] = tuple({*merged["forbidden"], *never})
     try:

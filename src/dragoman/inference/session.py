@@ -7,10 +7,10 @@ changes, and many threads may ask one at once: each gets what it would get alone
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import torch
@@ -22,8 +22,17 @@ from dragoman.errors import UserError
 from dragoman.inference import scoring
 from dragoman.inference.batches import answer_in_batches
 from dragoman.inference.engine.contract import Engine, SelfAttention
-from dragoman.inference.predictions import Prediction, Raw, Scored, empty_prediction, make_prediction
-from dragoman.inference.requests import PreparedInput, as_strings, texts_by_source
+from dragoman.inference.predictions import Prediction, Scored, empty_prediction, make_prediction
+from dragoman.inference.requests import (
+    OneInput,
+    PreparedInput,
+    as_inputs,
+    as_strings,
+    as_text,
+    check_batch,
+    is_single,
+    texts_by_source,
+)
 from dragoman.search.options import SearchConfig
 from dragoman.search.paths import rescore
 from dragoman.search.run import search
@@ -55,33 +64,45 @@ class Session:
 
     # ---- from strings to strings
 
-    def predict(self, sources: Sequence[Raw], **options: Any) -> list[Prediction]:
-        """Return one prediction per input, in order. The options are those of ``stream``."""
-        return list(self.stream(sources, **options))
+    @overload
+    def predict(self, sources: OneInput, **options: Any) -> Prediction: ...
+
+    @overload
+    def predict(self, sources: Iterable[OneInput], **options: Any) -> list[Prediction]: ...
+
+    def predict(self, sources: OneInput | Iterable[OneInput], **options: Any) -> Prediction | list[Prediction]:
+        """Return the prediction for one input, or a list of predictions for several, in order.
+
+        The options are those of ``stream``.
+        """
+        predictions = list(self.stream(sources, **options))
+        return predictions[0] if is_single(sources) else predictions
 
     def stream(
         self,
-        sources: Sequence[Raw],
+        sources: OneInput | Iterable[OneInput],
         *,
         batch: int = 64,
         attention: bool = True,
         trace: bool = True,
         maps: bool = False,
-        prefix: Sequence[str] | None = None,
+        prefix: str | Sequence[str] | None = None,
         first: int = 0,
         keep_arrays: bool = False,
     ) -> Iterator[Prediction]:
         """Yield one prediction per input, in order, as soon as the batches that they are in are done.
 
         Attention and the axes it belongs to, the trace, self-attention (``maps``) and what the model read of files
-        (``keep_arrays``) are made only on request. ``prefix`` is what each output has to begin with. ``first`` is the
-        index of the first input if these are a part of many: it seeds sampling.
+        (``keep_arrays``) are made only on request. ``prefix`` is what the outputs have to begin with: one text for all,
+        or a list with a text for each input. ``first`` is the index of the first input if these are a part of many: it
+        seeds sampling.
         """
-        if isinstance(sources, str):
-            raise UserError("predict takes a list of texts; for one text call the system itself: system(text)")
-        if prefix is not None and len(prefix) != len(sources):
-            raise UserError(f"a forced prefix is needed for each input: got {len(prefix)} for {len(sources)} inputs")
-        inputs = [self.prepare(source) for source in sources]
+        check_batch(batch)
+        inputs = [self.prepare(source) for source in as_inputs(sources)]
+        if isinstance(prefix, str):
+            prefix = [prefix] * len(inputs)
+        if prefix is not None and len(prefix) != len(inputs):
+            raise UserError(f"a forced prefix is needed for each input: got {len(prefix)} for {len(inputs)} inputs")
         if self.system.is_language_model:
             if prefix is not None:
                 raise UserError("a language model's inputs are what its outputs begin with: put the prefix there")
@@ -109,36 +130,56 @@ class Session:
 
         yield from answer_in_batches(inputs, batch, answer)
 
+    @overload
+    def score(  # type: ignore[overload-overlap]
+        self, sources: OneInput, targets: str | None = None, *, batch: int = 64, running: bool | None = None
+    ) -> Scored: ...
+
+    @overload
     def score(
         self,
-        sources: Sequence[Raw],
-        targets: Sequence[str] | None = None,
+        sources: Iterable[OneInput],
+        targets: Iterable[str] | None = None,
         *,
         batch: int = 64,
         running: bool | None = None,
-    ) -> list[Scored]:
-        """Return the log-probability of given targets, end symbol included.
+    ) -> list[Scored]: ...
+
+    def score(
+        self,
+        sources: OneInput | Iterable[OneInput],
+        targets: Iterable[str] | None = None,
+        *,
+        batch: int = 64,
+        running: bool | None = None,
+    ) -> Scored | list[Scored]:
+        """Return the log-probability of given targets, end symbol included: of one, or of a list of them.
 
         A language model scores texts and takes no targets. ``running``: the texts are the lines of one text, each
         conditioned on the lines before it. None: as in training.
         """
+        check_batch(batch)
+        inputs = [self.prepare(source) for source in as_inputs(sources)]
         if self.system.is_language_model:
+            if targets is not None:
+                raise UserError("a language model scores texts, and takes no targets: system.score(texts)")
             running = self.system.recipe.data.running if running is None else running
-            return self._score_texts(sources, targets, batch, running)
-        if targets is None:
-            raise UserError("scoring needs targets: system.score(sources, targets); only a language model scores texts")
-        if len(sources) != len(targets):
-            raise UserError(f"scoring needs one target per source: got {len(targets)} for {len(sources)}")
-        inputs = [self.prepare(source) for source in sources]
-        gold = [[*self.system.target.encode(tidy(target)), EOS] for target in targets]
-        return self._as_scored(scoring.score_pairs(self.engine, inputs, gold, batch))
+            scored = self._score_texts(inputs, batch, running)
+        else:
+            if targets is None:
+                raise UserError(
+                    "scoring needs targets: system.score(sources, targets); only a language model scores texts"
+                )
+            if is_single(sources) != isinstance(targets, str):
+                raise UserError("scoring needs one source and one target, or a list of each")
+            wanted = [as_text(target, "a target") for target in as_inputs(targets, "a target")]
+            if len(inputs) != len(wanted):
+                raise UserError(f"scoring needs one target per source: got {len(wanted)} for {len(inputs)}")
+            gold = [[*self.system.target.encode(tidy(target)), EOS] for target in wanted]
+            scored = self._as_scored(scoring.score_pairs(self.engine, inputs, gold, batch))
+        return scored[0] if is_single(sources) else scored
 
-    def _score_texts(
-        self, texts: Sequence[Raw], targets: Sequence[str] | None, batch: int, running: bool
-    ) -> list[Scored]:
-        if isinstance(texts, str) or targets is not None:
-            raise UserError("a language model scores a list of texts, and nothing else: system.score(texts)")
-        inputs = [self.prepare(text) for text in texts]
+    def _score_texts(self, inputs: Sequence[PreparedInput], batch: int, running: bool) -> list[Scored]:
         gold = [[*self.system.target.encode(prepared.texts[SOURCE]), EOS] for prepared in inputs]
         if running and gold:
             return self._as_scored(scoring.score_running_text(self.engine, gold, batch))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
 
@@ -22,8 +22,15 @@ from dragoman.inference.attention_view import view_attention
 from dragoman.inference.build import build_model
 from dragoman.inference.engine.contract import Engine
 from dragoman.inference.engine.torch import TorchEngine
-from dragoman.inference.predictions import Prediction, Raw, Scored
-from dragoman.inference.requests import forbid_token_runs, merge_search_settings
+from dragoman.inference.predictions import Prediction, Scored
+from dragoman.inference.requests import (
+    OneInput,
+    as_inputs,
+    as_text,
+    forbid_token_runs,
+    is_single,
+    merge_search_settings,
+)
 from dragoman.inference.session import Session
 from dragoman.nn.init import without_initialisation
 from dragoman.nn.model import Model
@@ -84,9 +91,11 @@ class System:
         """Return how many positions of each source the encoder makes one state of."""
         return {name: int(encoder.stride) for name, encoder in self.model.encoders.items()}  # type: ignore[arg-type]
 
-    def __call__(self, source: Raw) -> str:
+    def __call__(self, source: OneInput) -> str:
         """Return the best output for one input."""
-        prediction = self.predict([source])[0]
+        prediction = self.predict(source)
+        if not isinstance(prediction, Prediction):
+            raise UserError("a call takes one input and returns one text; for a list use system.predict(list)")
         if prediction.error is not None:
             raise UserError(prediction.error)
         return prediction.text
@@ -103,20 +112,27 @@ class System:
         """Return a session with the run's own search settings, changed by ``settings`` such as ``beam``."""
         return Session(self, self.search_config(**settings))
 
-    def predict(
-        self, sources: Sequence[Raw], *, batch: int = 64, attention: bool = True, trace: bool = True, **settings: Any
-    ) -> list[Prediction]:
-        """Return one prediction per input, in order.
+    @overload
+    def predict(self, sources: OneInput, **options: Any) -> Prediction: ...
 
-        ``settings`` change the run's search settings: beam, n_best, normalize, sample, … An empty input has an empty
-        output, without asking the model. A language model's inputs are prompts: each output is the prompt and its
-        continuation, and an empty prompt is the start of a text. With ``maps=True``, predictions have the
-        self-attention of both sides too. A file that cannot be read has an empty output as well, and the prediction's
-        ``error`` says why.
+    @overload
+    def predict(self, sources: Iterable[OneInput], **options: Any) -> list[Prediction]: ...
+
+    def predict(self, sources: OneInput | Iterable[OneInput], **options: Any) -> Prediction | list[Prediction]:
+        """Return the prediction for one input, or a list of predictions for several, in order.
+
+        An input is a text, a path, or for several sources a mapping from their names. ``options`` are those of
+        ``Session.stream`` (batch, attention, trace, maps, prefix, …); all others are search settings of this call:
+        beam, n_best, normalize, sample, forbid, … With ``sample=True``, ``n_best`` is the number of samples.
+
+        An empty input has an empty output, without asking the model. A language model's inputs are prompts: each output
+        is the prompt and its continuation, and an empty prompt is the start of a text. A file that cannot be read has
+        an empty output as well, and the prediction's ``error`` says why.
         """
-        return list(self.stream(sources, batch=batch, attention=attention, trace=trace, **settings))
+        predictions = list(self.stream(sources, **options))
+        return predictions[0] if is_single(sources) else predictions
 
-    def stream(self, sources: Sequence[Raw], **options: Any) -> Iterator[Prediction]:
+    def stream(self, sources: OneInput | Iterable[OneInput], **options: Any) -> Iterator[Prediction]:
         """Yield the predictions of ``predict`` as soon as each batch is done.
 
         The options are those of ``Session.stream``; all others are search settings.
@@ -124,22 +140,45 @@ class System:
         asked = {name: options.pop(name) for name in STREAM_OPTIONS if name in options}
         return self.session(**options).stream(sources, **asked)
 
+    @overload
+    def score(  # type: ignore[overload-overlap]
+        self, sources: OneInput, targets: str | None = None, *, batch: int = 64, running: bool | None = None
+    ) -> Scored: ...
+
+    @overload
     def score(
         self,
-        sources: Sequence[Raw],
-        targets: Sequence[str] | None = None,
+        sources: Iterable[OneInput],
+        targets: Iterable[str] | None = None,
         *,
         batch: int = 64,
         running: bool | None = None,
-    ) -> list[Scored]:
-        """Return the log-probability of given targets, end symbol included; of a language model, that of given texts.
+    ) -> list[Scored]: ...
 
-        ``running``: the texts are the lines of one text, each conditioned on the lines before it. None: as in training.
+    def score(
+        self,
+        sources: OneInput | Iterable[OneInput],
+        targets: Iterable[str] | None = None,
+        *,
+        batch: int = 64,
+        running: bool | None = None,
+    ) -> Scored | list[Scored]:
+        """Return the log-probability of a given target, or of a list of them, end symbol included.
+
+        A language model scores texts and takes no targets. ``running``: the texts are the lines of one text, each
+        conditioned on the lines before it. None: as in training.
         """
-        return self.session().score(sources, targets, batch=batch, running=running)
+        return self.session().score(sources, targets, batch=batch, running=running)  # type: ignore[arg-type]
 
     def search_config(self, **settings: Any) -> SearchConfig:
-        """Return the run's own search settings, changed by ``settings``; what it never learnt to write is forbidden."""
+        """Return the run's own search settings, changed by ``settings``; what it never learnt to write is forbidden.
+
+        ``forbid``, a text or a list of texts that no output may contain, becomes settings for their tokens.
+        """
+        forbid = settings.pop("forbid", None)
+        if forbid:
+            texts = [as_text(text, "what is forbidden") for text in as_inputs(forbid, "what is forbidden")]
+            settings = self.forbidding(texts) | settings
         return merge_search_settings(self.recipe.search, settings, never=(PAD, UNK, BOS))
 
     def forbidding(self, texts: Sequence[str]) -> dict[str, Any]:

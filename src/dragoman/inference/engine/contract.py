@@ -50,10 +50,9 @@ class Engine(ABC):
     def decoder(self) -> SearchDecoder:
         """The decoder whose log-probabilities are the system's own."""
 
-    @property
     @abstractmethod
     def ctc_decoder(self) -> SearchDecoder:
-        """The CTC head of the encoder as a decoder. Raise a ``UserError`` if the system has none."""
+        """Return the CTC head of the encoder as a decoder. Raise a ``UserError`` if the system has none."""
 
     def search_decoder(self, config: SearchConfig) -> SearchDecoder:
         """Return the decoder to search with.
@@ -61,7 +60,7 @@ class Engine(ABC):
         If it is not ``decoder``, its scores are for ranking only: ``Hypothesis.score`` and the trace hold them, while
         the ``log_probs`` of an output stay the system's own.
         """
-        return WithCTC(self.decoder, self.ctc_decoder, config.ctc) if config.ctc else self.decoder
+        return WithCTC(self.decoder, self.ctc_decoder(), config.ctc) if config.ctc else self.decoder
 
     @abstractmethod
     def prepare(self, texts: Mapping[str, str]) -> Features:

@@ -45,7 +45,6 @@ class TorchEngine(Engine):
     def decoder(self) -> SearchDecoder:
         return self._model
 
-    @property
     def ctc_decoder(self) -> SearchDecoder:
         if self._model.ctc is None:
             raise missing_ctc(self._name)
