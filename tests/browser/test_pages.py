@@ -76,7 +76,7 @@ def test_the_report_that_training_names_opens_on_a_machine_without_node(
     tiny_settings: dict[str, Any],
     as_flags: Any,
 ) -> None:
-    settings = tiny_settings | {"training": tiny_settings["training"] | {"max_updates": 5}}
+    settings = tiny_settings | {"training": tiny_settings["training"] | {"max_updates": 6, "log_every": 2}}
     command = [sys.executable, "-m", "dragoman", "train", str(pairs_file(tmp_path / "pairs.tsv", rows=60))]
     (tmp_path / "bin").mkdir()
     done = subprocess.run(
