@@ -114,7 +114,7 @@ def test_gradients_of_shares_add_up(pairs: Path, tiny_settings: dict[str, Any], 
     model, batch = trainer.model.eval(), data.batch(max(trainer._batches(0), key=len))
 
     def work(one: Model, part: Batch) -> float:
-        return add_gradient(one, part, options, tokens=batch.tokens).loss
+        return add_gradient(one, part, options, tokens=batch.tokens).smoothed_loss
 
     def taken() -> list[torch.Tensor]:
         gradients = [parameter.grad for parameter in trainer.parameters if parameter.grad is not None]

@@ -116,7 +116,7 @@ def test_batches_are_dealt_out_where_there_are_threads(
 
         def work(model: Model, part: Batch, *_: Any, rows: list[int] = rows, **__: Any) -> ShareResult:
             rows.append(len(part.inputs))
-            return ShareResult(0.0, None, None)
+            return ShareResult(0.0, 0.0, None, None)
 
         monkeypatch.setattr("dragoman.training.trainer.add_gradient", work)
         batch = largest(trainer)

@@ -186,7 +186,10 @@ def test_every_counter_comes_back(bench: Bench, tmp_path: Path) -> None:
     assert rates[0] == rates[1] and len(set(rates[0][3:])) == 4
     ends = [events[-1] for events, _ in runs]
     assert ends[0].update == ends[1].update == 36 and ends[0].reason == ends[1].reason  # type: ignore[union-attr]
-    counters = [replace(trainer.progress, seconds=0.0, metrics_bytes=0) for _, trainer in runs]
+    counters = [
+        replace(progress, seconds=0.0, metrics_bytes=0, window=replace(progress.window, seconds=0.0))
+        for progress in (trainer.progress for _, trainer in runs)
+    ]
     assert counters[0] == counters[1] and counters[0].reductions == 4
     weights = [named_weights(trainer.model) for _, trainer in runs]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
@@ -284,6 +287,48 @@ def test_metrics_of_a_run_in_pieces(bench: Bench, tmp_path: Path) -> None:
     assert [line["update"] for line in lines if line["event"] == "stepped"] == list(range(2, 31, 2))
     assert [line["update"] for line in lines if line["event"] == "validated"] == list(range(5, 31, 5))
     assert [(line["update"], line["finished"]) for line in lines if line["event"] == "stopped"] == [(30, True)]
+
+
+def curve(folder: Path) -> list[dict[str, Any]]:
+    """Return the reports of training without what depends on the clock."""
+    lines = [line for line in read_metrics(folder) if line["event"] == "stepped"]
+    return [
+        {name: value for name, value in line.items() if name not in ("seconds", "tokens_per_second")} for line in lines
+    ]
+
+
+def test_windows_are_whole_whatever_happens_inside_them(bench: Bench, tmp_path: Path) -> None:
+    """Saves, validations and interruptions inside a window leave nothing out; the last window may be shorter."""
+    options: dict[str, Any] = {"max_updates": 14, "log_every": 4, "label_smoothing": 0.0}
+    bench.train(tmp_path / "whole", validate_every=14, **options)
+    bench.train(tmp_path / "saved", validate_every=3, save_every=1e-6, **options)
+    for updates in (1, 5):
+        bench.train(tmp_path / "pieces", validate_every=14, should_stop=stop_after(updates), **options)
+    bench.train(tmp_path / "pieces", validate_every=14, **options)
+    single = bench.train(tmp_path / "single", max_updates=14, log_every=1, label_smoothing=0.0, validate_every=14)
+    whole = curve(tmp_path / "whole")
+    assert [line["update"] for line in whole] == [4, 8, 12, 14]
+    assert curve(tmp_path / "saved") == whole and curve(tmp_path / "pieces") == whole
+    norms = [event.gradient_norm for event in single if isinstance(event, Stepped)]
+    assert whole[1]["gradient_norm"] == pytest.approx(sum(norms[4:8]) / 4)
+    assert whole[3]["gradient_norm"] == pytest.approx(sum(norms[12:]) / 2)
+
+
+def test_a_run_that_patience_ends_reports_its_last_window(bench: Bench, tmp_path: Path) -> None:
+    trainer = bench.trainer(tmp_path, iter([1.0, 0.0, 0.0]), validate_every=5, patience=2, log_every=10)
+    updates = [event.update for event in trainer.run() if isinstance(event, Stepped)]
+    assert updates == [10, 15]
+
+
+def test_the_loss_of_training_is_that_of_a_validation(bench: Bench, tmp_path: Path) -> None:
+    """Without smoothing, so that the two can be compared; what is minimised is there too."""
+    losses = {}
+    for smoothing in (0.0, 0.1):
+        trainer = bench.trainer(tmp_path, max_updates=1, log_every=1, label_smoothing=smoothing)
+        losses[smoothing] = next(event for event in trainer.run() if isinstance(event, Stepped))
+    assert losses[0.1].loss == losses[0.0].loss  # of the same first batch
+    assert losses[0.0].smoothed_loss == pytest.approx(losses[0.0].loss, rel=1e-5)
+    assert losses[0.1].smoothed_loss != pytest.approx(losses[0.1].loss, rel=1e-4)
 
 
 def test_more_epochs_may_be_asked_for(bench: Bench, tmp_path: Path) -> None:

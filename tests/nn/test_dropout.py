@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from dragoman.nn import kernels
 from dragoman.nn.blocks.layers import Dropout
 from dragoman.nn.kernels.dropout import SMALL
 
@@ -71,3 +72,13 @@ def test_in_use_nothing_is_dropped() -> None:
     assert torch.equal(dropout(x), x)
     assert torch.equal(dropout.add(x, x), x + x)
     assert torch.equal(dropout.relu(x), x.relu())
+
+
+@pytest.mark.parametrize("mode", ["fast", "plain"])
+@pytest.mark.parametrize("count", [64, SMALL])
+def test_rectified_minus_infinity_is_zero(mode: str, count: int) -> None:
+    x = torch.full((count,), -torch.inf, requires_grad=True)
+    with kernels.fast() if mode == "fast" else kernels.plain():
+        made = Dropout(0.5).relu(x)
+        (gradient,) = torch.autograd.grad(made.sum(), x)
+    assert made.abs().max() == 0 and gradient.abs().max() == 0

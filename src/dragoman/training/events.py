@@ -46,12 +46,15 @@ class Stepped:
 
     update: int
     epoch: int
-    loss: float  # per target token, smoothed labels included
+    loss: float  # per target token, no smoothing: comparable with that of a validation
     learning_rate: float
     gradient_norm: float
     tokens_per_second: float
     seconds: float
     gold_share: float = 1.0  # of the decoder's inputs; the others are its own predictions (scheduled sampling)
+    smoothed_loss: float = (
+        0.0  # what training minimises: with smoothed labels, and the source's tokens where they count
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from dragoman.training.events import (
     Scores,
     SnapshotDue,
     Started,
+    Stepped,
     Stopped,
     Validated,
 )
@@ -106,7 +107,7 @@ class Trainer:
         padding = self.data.padding(batches, (config.seed, progress.epoch))
         yield Started(progress.update, last_update, len(batches), *padding)
         validate_every = config.validate_every or self.updates_per_epoch
-        meter = Meter()
+        meter = Meter(progress.window)
         began = saved_at = time.monotonic()
         seconds_before = progress.seconds
 
@@ -120,26 +121,32 @@ class Trainer:
                 progress.epoch, progress.position = progress.epoch + 1, 0
                 batches = self._batches(progress.epoch)
             progress.seconds = clock()
-            if progress.update % config.log_every == 0:
-                share = gold_share(config.sampling, progress.update)
-                yield meter.report(progress, self.optimizer.param_groups[0]["lr"], share)
             ends = progress.update >= last_update or (config.max_time or float("inf")) <= progress.seconds
+            if ends or progress.update % config.log_every == 0:
+                yield self._report(meter)
             if ends or progress.update % validate_every == 0:
-                yield from self._validate()
-                meter.restart()
+                with meter.paused():
+                    yield from self._validate()
                 progress.seconds = clock()
             reason = self._reason_to_stop(last_update)
+            if reason and progress.window.updates:  # patience ended: the last window is a shorter one
+                yield self._report(meter)
             interrupted = not reason and should_stop()
             progress.done = reason
             if reason or interrupted or time.monotonic() - saved_at > config.save_every:
-                progress.seconds = clock()
-                checkpoint = Checkpoint.capture(self.model, self.optimizer, progress, self.carried)
-                yield CheckpointDue(progress.update, checkpoint)
-                saved_at = time.monotonic()
-                meter.restart()
+                with meter.paused():
+                    progress.seconds = clock()
+                    checkpoint = Checkpoint.capture(self.model, self.optimizer, progress, self.carried)
+                    yield CheckpointDue(progress.update, checkpoint)
+                    saved_at = time.monotonic()
             if reason or interrupted:
                 yield Stopped(progress.update, reason or "interrupted", bool(reason), progress.seconds)
                 return
+
+    def _report(self, meter: Meter) -> Stepped:
+        """Sum up the updates since the last report."""
+        share = gold_share(self.config.sampling, self.progress.update)
+        return meter.report(self.progress, self.optimizer.param_groups[0]["lr"], share)
 
     def _reason_to_stop(self, last_update: int) -> str:
         """Return why training is over, or nothing while it is not."""
@@ -218,11 +225,12 @@ class Trainer:
                 self.carried = join_states([result.state for result in shares if result.state is not None])
             results += shares
         loss = sum(result.loss for result in results)
+        smoothed_loss = sum(result.smoothed_loss for result in results)
         norm = gradient_norm(self.parameters)
         rate = learning_rate(config.optim, progress.update, last_update, progress.reductions)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        if np.isfinite(norm) and np.isfinite(loss):
+        if np.isfinite(norm) and np.isfinite(smoothed_loss):
             clipped_step(self.optimizer, norm, config.optim.clip)
             rewards = [result.reward for result in results if result.reward is not None]
             if rewards:
@@ -231,7 +239,7 @@ class Trainer:
             self._skip_update()
         self.optimizer.zero_grad(set_to_none=True)
         progress.tokens += tokens
-        meter.add(loss * tokens, tokens, norm)
+        meter.add(loss * tokens, smoothed_loss * tokens, tokens, norm)
 
     def _skip_update(self) -> None:
         """Leave the weights alone; the gradient is not finite."""

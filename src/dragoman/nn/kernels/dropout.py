@@ -45,7 +45,26 @@ def relu_dropout(x: Tensor, rate: float) -> Tensor:
     mask = _mask(x, rate)
     # relu's own backward, applied to the mask: what the mask has where x > 0, else 0
     torch.ops.aten.threshold_backward.grad_input(mask, x.detach(), 0.0, grad_input=mask)
-    return x * mask
+    masked: Tensor = _Masked.apply(x, mask)
+    return masked
+
+
+class _Masked(torch.autograd.Function):
+    """The product of ``x`` and a mask that is 0 wherever x is not positive.
+
+    -inf times 0 is not a number, but relu(-inf) is 0. So -inf is replaced by the lowest finite
+    number first, in the memory of the result; nothing else changes.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor) -> Tensor:
+        ctx.save_for_backward(mask)
+        return torch.clamp_min(x, torch.finfo(x.dtype).min).mul_(mask)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (mask,) = ctx.saved_tensors
+        return gradient * mask, None
 
 
 def plain_dropout(x: Tensor, rate: float) -> Tensor:

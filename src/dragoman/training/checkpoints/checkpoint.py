@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from dragoman.errors import UserError
 from dragoman.files import write_tensors
 from dragoman.runs.weights import load_weights, named_weights, read_tensors
-from dragoman.training.checkpoints.progress import Progress
+from dragoman.training.checkpoints.progress import Progress, Window
 from dragoman.types import State, Tree
 
 MODEL, OPTIMIZER, CARRIED = "model", "optimizer", "carried"  # first parts of the names of tensors
@@ -50,7 +50,7 @@ class Checkpoint:
                 tensors[f"{OPTIMIZER}.{index}.{name}"] = value.detach().cpu().contiguous()
         if carried is not None:
             tensors |= dict(_leaves(carried.carry, CARRIED))
-        return cls(replace(progress), tensors)
+        return cls(progress.copy(), tensors)
 
     @classmethod
     def read(cls, path: Path) -> Checkpoint:
@@ -79,7 +79,7 @@ class Checkpoint:
                     state[name.removeprefix(prefix)] = value.to(parameter.device)
             if state:
                 optimizer.state[parameter] = state
-        return replace(self.progress)
+        return self.progress.copy()
 
     def carried(self, device: torch.device) -> State | None:
         """Return the decoder state of running text, if there is one."""
@@ -100,7 +100,8 @@ def read_progress(path: Path) -> Progress:
     with safe_open(path, framework="pt") as file:
         header = file.metadata() or {}
     try:
-        return Progress(**json.loads(header["progress"]))
+        plain = json.loads(header["progress"])
+        return Progress(**{**plain, "window": Window(**plain.get("window", {}))})
     except (KeyError, ValueError, TypeError):
         raise UserError(f"{path}: not a checkpoint of this version; --fresh sets the old run aside") from None
 

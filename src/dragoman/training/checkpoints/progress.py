@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+
+@dataclass
+class Window:
+    """Sums over the updates since the last report of training."""
+
+    loss: float = 0.0
+    smoothed_loss: float = 0.0
+    tokens: int = 0
+    norm: float = 0.0  # of the gradients
+    updates: int = 0
+    seconds: float = 0.0
 
 
 @dataclass
@@ -23,8 +35,13 @@ class Progress:
     best: list[float] = field(default_factory=list)  # (score, -loss) of the best validation
     best_update: int = 0
     snapshots: list[list[float]] = field(default_factory=list)  # (score, -loss, update) of the weights kept
+    window: Window = field(default_factory=Window)  # what the next report will sum up
     metrics_bytes: int = 0  # size of metrics.jsonl at this point; the writer sets it
     done: str = ""  # why training ended; empty while it has not
+
+    def copy(self) -> Progress:
+        """Return a copy that shares nothing that training changes in place."""
+        return replace(self, window=replace(self.window))
 
     def record_validation(self, rank: list[float], plateau_patience: int) -> bool:
         """Count a validation of this rank (score, -loss) and return whether it is the best so far."""

@@ -19,7 +19,8 @@ from dragoman.types import Batch, State
 class ShareResult:
     """What the trainer needs to know of a share besides its gradient."""
 
-    loss: float  # cross-entropy, divided by the tokens of the whole update
+    loss: float  # cross-entropy of the target tokens, divided by the tokens of the whole update
+    smoothed_loss: float  # the same with smoothed labels, and the source's tokens where they count: what is minimised
     reward: float | None  # of hard attention's choices, summed
     state: State | None  # after the batch, where it is carried on
 
@@ -43,9 +44,9 @@ def add_gradient(
         memory = model.encode(batch.sources) if config.doubly_stochastic or config.ctc else None
         step = model.teach(batch, memory, need_attention=config.doubly_stochastic > 0)
         loss, gold = loss_and_gold(step, batch, config.label_smoothing, scale=1 / tokens)
-    value, reward = loss.item(), None
+    smoothed, gold_sum, reward = loss.item(), float(gold.sum()), None
     if step.choices is not None:
-        reward = float(gold.sum())
+        reward = gold_sum
         expected = reward / batch.tokens if baseline is None else baseline
         loss = loss + surrogate(step.choices, batch.mask, gold, expected, config.reinforce) / tokens
     if memory is not None and step.attention is not None:
@@ -54,4 +55,4 @@ def add_gradient(
     if memory is not None and config.ctc:
         loss = (1 - config.ctc) * loss + config.ctc * summed_ctc(model, memory, batch) / tokens
     loss.backward()
-    return ShareResult(value, reward, step.state.detach() if carries else None)
+    return ShareResult(-gold_sum / tokens, smoothed, reward, step.state.detach() if carries else None)
