@@ -179,8 +179,8 @@ LINES = st.lists(st.lists(st.integers(4, 30), max_size=7).map(lambda line: [*lin
 
 @given(LINES, st.integers(1, 11), st.integers(1, 60), st.integers(0, 3))
 def test_streams_are_the_text_in_order(lines: list[list[int]], chunk: int, budget: int, epoch: int) -> None:
-    text = RunningText(lines, chunk=chunk, carries=True, bos=BOS, eos=EOS, pad=PAD)
     flat = [token for line in lines for token in line]
+    text = RunningText(np.array(flat), chunk=chunk, carries=True, bos=BOS, eos=EOS, pad=PAD)
     batches = text.batches(budget, seed=1, epoch=epoch)
     assert len(batches) == len(text.batches(budget, seed=1, epoch=epoch + 1))
     made = [text.batch(rows) for rows in batches]

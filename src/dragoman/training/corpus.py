@@ -83,9 +83,10 @@ def training_corpus(system: System, rows: EncodedExamples, folder: Path | None =
     recipe = system.recipe
     if not recipe.data.running:
         return row_corpus(system, rows, folder)
-    lines = [target.tolist() for target in rows.targets]
     carries = system.model.decoder.has_bounded_state  # its state may go on from chunk to chunk
-    return RunningText(lines, chunk=recipe.training.chunk, carries=carries, bos=BOS, eos=EOS, pad=PAD)
+    return RunningText(
+        np.concatenate(rows.targets), chunk=recipe.training.chunk, carries=carries, bos=BOS, eos=EOS, pad=PAD
+    )
 
 
 def row_corpus(system: System, rows: EncodedExamples, folder: Path | None = None) -> Encoded:

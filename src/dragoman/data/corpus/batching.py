@@ -24,16 +24,35 @@ def make_batches(
 ) -> list[np.ndarray]:
     """Return the row numbers of each batch of one epoch."""
     generator = np.random.default_rng([seed, epoch])
-    source, target = np.asarray(source_lengths), np.asarray(target_lengths)
-    among_equals = generator.permutation(len(target))
+    source, target = _as_integers(source_lengths), _as_integers(target_lengths)
+    among_equals = np.empty(len(target), dtype=np.int32)  # rows in random order: the inverse of the permutation
+    among_equals[generator.permutation(len(target))] = np.arange(len(target), dtype=np.int32)
     longest = np.maximum(source, target)
     orders = (
-        np.lexsort((among_equals, _zigzag(source - target, longest), longest)),
-        np.lexsort((among_equals, _zigzag(source, target), target)),
+        _sort_by((_zigzag(source - target, longest), longest), among_equals),
+        _sort_by((_zigzag(source, target), target), among_equals),
     )
-    candidates = [_divide(order, longest[order], budget) for order in orders]
+    candidates = [_divide(order, longest, int(budget)) for order in orders]
     batches = min(candidates, key=lambda batches: _padding_factor(source, batches) + _padding_factor(target, batches))
     return [batches[i] for i in generator.permutation(len(batches))]
+
+
+def _as_integers(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+    return np.asarray(lengths, dtype=np.int32)
+
+
+def _sort_by(keys: Sequence[np.ndarray], order: np.ndarray) -> np.ndarray:
+    """Return the rows sorted by the last key, then by the one before, then as in ``order``.
+
+    One stable sort for each key, the least important first, as in ``np.lexsort``. Keys of 16 bits
+    are sorted in linear time, which lengths nearly always are.
+    """
+    for key in keys:
+        small = key - key.min() if len(key) else key
+        if not len(key) or small.max() < 2**16:
+            small = small.astype(np.uint16)
+        order = order[np.argsort(small[order], kind="stable")]
+    return order
 
 
 def _zigzag(values: np.ndarray, within: np.ndarray) -> np.ndarray:
@@ -44,21 +63,26 @@ def _zigzag(values: np.ndarray, within: np.ndarray) -> np.ndarray:
     return np.where(within % 2, -values, values)
 
 
-def _divide(order: np.ndarray, longest_side: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Divide rows, in this order, into batches within the budget."""
-    batches, begin, longest = [], 0, 0
-    for end, length in enumerate(longest_side.tolist()):
-        widest = max(longest, length)
-        if end > begin and widest * (end - begin + 1) > budget:
-            split = begin + _round_size(end - begin)
-            widest = int(longest_side[split : end + 1].max())
-            if widest * (end - split + 1) > budget:  # the rest of a batch of short rows, followed by a long one
-                split, widest = end, length
-            batches.append(order[begin:split])
-            begin = split
-        longest = widest
-    if begin < len(order):
-        batches.append(order[begin:])
+def _divide(order: np.ndarray, longest: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Divide rows, in this order, into batches within the budget. ``longest``: the longest side of each row."""
+    sides = longest[order]
+    batches, begin, rows = [], 0, len(order)
+    while begin < rows:
+        # No more rows than this fit, because none of them makes the batch narrower than its first row does.
+        most = budget // max(int(sides[begin]), 1) + 2
+        widths = np.maximum.accumulate(sides[begin : begin + most], dtype=np.int64)
+        widths *= np.arange(1, len(widths) + 1)
+        widths[0] = 0  # a row that is longer than the budget is a batch of its own
+        excess = int(np.argmax(widths > budget))
+        if not excess:
+            batches.append(order[begin:])
+            break
+        end = begin + excess  # the first row that does not fit
+        split = begin + _round_size(excess)
+        if int(sides[split : end + 1].max()) * (end - split + 1) > budget:
+            split = end  # the rest of a batch of short rows, followed by a long one
+        batches.append(order[begin:split])
+        begin = split
     return batches
 
 
@@ -75,9 +99,13 @@ def _round_size(rows: int) -> int:
 
 def padding_share(lengths: Sequence[int] | np.ndarray, batches: Sequence[np.ndarray]) -> float:
     """Return the share of positions that are padding."""
-    sizes = np.asarray(lengths)
-    padded = sum(int(sizes[batch].max()) * len(batch) for batch in batches)
-    return 1.0 - float(sum(int(sizes[batch].sum()) for batch in batches)) / max(padded, 1)
+    counts = np.array([len(batch) for batch in batches if len(batch)], dtype=np.int64)
+    if not len(counts):
+        return 1.0
+    sizes = np.asarray(lengths)[np.concatenate(batches)]
+    widest = np.maximum.reduceat(sizes, np.cumsum(counts) - counts)
+    padded = int(np.dot(widest.astype(np.int64), counts))
+    return 1.0 - float(int(sizes.sum(dtype=np.int64))) / max(padded, 1)
 
 
 class Encoded:
@@ -88,7 +116,7 @@ class Encoded:
     def __init__(self, sources: Mapping[str, Column], targets: Column, *, bos: int) -> None:
         """``targets`` end with the end symbol; the decoder's inputs begin with ``bos`` instead."""
         self.sources, self.targets, self.bos = sources, targets, bos
-        self.target_lengths = targets.lengths
+        self.target_lengths = _as_integers(targets.lengths)
         self.source_lengths = self._longest([column.lengths for column in sources.values()])
 
     def __len__(self) -> int:
@@ -97,7 +125,7 @@ class Encoded:
     @property
     def tokens(self) -> int:
         """Target tokens of all rows, end symbols counted."""
-        return sum(self.target_lengths)
+        return int(np.sum(self.target_lengths, dtype=np.int64))
 
     @property
     def files(self) -> dict[str, FileColumn]:
@@ -117,15 +145,18 @@ class Encoded:
         source, target = self._lengths(epoch_seed)
         return padding_share(target, batches), padding_share(source, batches) if self.sources else 0.0
 
-    def _lengths(self, epoch_seed: EpochSeed | None) -> tuple[Sequence[int], Sequence[int]]:
+    def _lengths(self, epoch_seed: EpochSeed | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the lengths of the longest source and of the target of each row."""
         if epoch_seed is None:
             return self.source_lengths, self.target_lengths
         sources = [column.epoch_lengths(epoch_seed) for column in self.sources.values()]
-        return self._longest(sources), self.targets.epoch_lengths(epoch_seed)
+        return self._longest(sources), _as_integers(self.targets.epoch_lengths(epoch_seed))
 
-    def _longest(self, lengths: Sequence[Sequence[int]]) -> list[int]:
-        return [max(row) for row in zip(*lengths, strict=True)] if lengths else [0] * len(self)
+    def _longest(self, lengths: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
+        longest = np.zeros(len(self), dtype=np.int32)
+        for column in lengths:
+            longest = np.maximum(longest, _as_integers(column))
+        return longest
 
     def batch(
         self,

@@ -12,10 +12,21 @@ model that reads line by line, except for what came before.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from dragoman.types import Batch
+
+
+class TokenStream(Protocol):
+    """All tokens of a text, in memory or on disk."""
+
+    def __len__(self) -> int:
+        """Return the number of tokens."""
+
+    def __getitem__(self, positions: np.ndarray, /) -> np.ndarray:
+        """Return the tokens at these positions, in an array of the same shape."""
 
 
 def flow(lines: Sequence[Sequence[int]], bos: int, eos: int) -> tuple[np.ndarray, np.ndarray]:
@@ -28,16 +39,15 @@ def flow(lines: Sequence[Sequence[int]], bos: int, eos: int) -> tuple[np.ndarray
 class RunningText:
     """Takes the place of ``batching.Encoded`` where the data is one text."""
 
-    def __init__(
-        self, lines: Sequence[Sequence[int]], *, chunk: int, carries: bool, bos: int, eos: int, pad: int
-    ) -> None:
-        """``carries``: the decoder's state goes on from chunk to chunk.
+    def __init__(self, targets: TokenStream, *, chunk: int, carries: bool, bos: int, eos: int, pad: int) -> None:
+        """``targets``: the tokens of all lines, each of which ends with ``eos``.
 
-        If not, every chunk starts afresh.
+        ``carries``: the decoder's state goes on from chunk to chunk. If not, every chunk starts
+        afresh.
         """
-        self.inputs, self.targets = flow(lines, bos, eos)
-        self.chunk, self.carries, self.pad = chunk, carries, pad
-        self.tokens = len(self.targets)
+        self.targets = targets
+        self.chunk, self.carries, self.bos, self.eos, self.pad = chunk, carries, bos, eos, pad
+        self.tokens = len(targets)
 
     def batches(self, budget: int, *, seed: int, epoch: int, varied: bool = False) -> list[np.ndarray]:
         """Return batches of (streams, 2): where the chunk of a stream begins, and its length.
@@ -64,7 +74,10 @@ class RunningText:
         steps = np.arange(length.max())
         mask = steps < length[:, None]  # (streams, T)
         positions = (begin[:, None] + steps) % self.tokens
-        return Batch.from_numpy({}, self.inputs[positions], np.where(mask, self.targets[positions], self.pad), mask)
+        before = self.targets[(positions - 1) % self.tokens].astype(np.int64)  # the last token ends a line too
+        inputs = np.where(before == self.eos, self.bos, before)
+        targets = np.where(mask, self.targets[positions], self.pad).astype(np.int64)
+        return Batch.from_numpy({}, inputs, targets, mask)
 
     def padding(self, batches: Sequence[np.ndarray], epoch_seed: object = None) -> tuple[float, float]:
         """Return the shares of target and source positions that are padding."""
