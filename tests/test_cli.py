@@ -20,6 +20,7 @@ import dragoman
 from dragoman.cli.main import app
 from dragoman.cli.train import example_call
 from dragoman.config import merge
+from dragoman.errors import UserError
 from dragoman.recipe.schema import spell_out
 
 # ---- help
@@ -180,6 +181,34 @@ def test_search_options_reach_the_search(call: Any, tiny_run: Any) -> None:
     free = "".join(tokens()[:-1])
     assert free and free[:2] not in "".join(tokens("--forbid", free[:2]))
     assert free[0] not in "".join(tokens("--forbid", free[0], "--forbid", "zz"))
+
+
+WITHOUT_EFFECT: list[tuple[dict[str, Any], str]] = [
+    ({"temperature": 0.5}, "temperature has an effect on sampling only"),
+    ({"top_k": 3}, "top_k has an effect on sampling only"),
+    ({"top_p": 0.5}, "top_p has an effect on sampling only"),
+    ({"seed": 3}, "seed has an effect on sampling only"),
+    ({"sample": True, "beam": 3}, "beam has no effect on sampling"),
+    ({"sample": True, "stop": "certain"}, "stop has no effect on sampling"),
+    ({"beam": 1, "stop": "certain"}, "beam = 1 is greedy"),
+    ({"alpha": 0.5}, "alpha is the exponent of normalize = gnmt, but normalize = average"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), WITHOUT_EFFECT)
+def test_an_option_without_effect_is_refused(call: Any, tiny_run: Any, options: dict[str, Any], said: str) -> None:
+    """On the command line as in Python."""
+    flags = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
+    answer = call("predict", tiny_run.folder, *(part for part in flags if part is not True), stdin=b"abc\n")
+    assert answer.code == 2 and said in answer.err and not answer.out
+    with pytest.raises(UserError, match=said):
+        dragoman.load(tiny_run.folder).predict(["abc"], **options)
+
+
+def test_options_that_have_an_effect_together_are_taken(tiny_run: Any) -> None:
+    system = dragoman.load(tiny_run.folder)
+    system.predict(["abc"], sample=True, temperature=0.5, top_k=3, seed=2, n_best=2, normalize="gnmt", alpha=0.5)
+    system.predict(["abc"], beam=2, stop="certain", n_best=2)
 
 
 def test_an_output_that_has_no_end_is_told(call: Any, tiny_run: Any) -> None:

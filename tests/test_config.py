@@ -15,7 +15,8 @@ from dragoman.data.options import DataConfig
 from dragoman.errors import UserError
 from dragoman.parts import kinds
 from dragoman.recipe.layers import gather_settings, preset_names
-from dragoman.recipe.schema import Recipe, make_reading, make_recipe
+from dragoman.recipe.schema import Recipe, known_settings, make_reading, make_recipe
+from dragoman.recipe.suggestions import SYNONYMS
 from dragoman.recipe.training import OptimConfig, TrainingConfig
 from dragoman.search.options import SearchConfig
 from dragoman.training.plan import plan
@@ -51,6 +52,89 @@ def complaint(*overrides: str) -> str:
 )
 def test_an_unknown_key_is_named_with_its_path_and_the_nearest_key(override: str, path: str, hint: str) -> None:
     assert f"unknown key {path!r}; did you mean {hint!r}?" in complaint(override)
+
+
+@pytest.mark.parametrize(
+    ("override", "meant"),
+    [
+        ("lr=1", "'training.optim.learning_rate'"),
+        ("training.lr=1", "'training.optim.learning_rate'"),
+        ("training.learning_rate=1", "'training.optim.learning_rate'"),
+        ("epochs=3", "'training.max_epochs'"),
+        ("training.epochs=3", "'max_epochs'"),
+        ("batch=3", "'training.batch_tokens'"),
+        ("training.batch_size=3", "'batch_tokens'"),
+        ("batch-size=3", "'training.batch_tokens'"),
+        ("hidden=3", "'encoder.width' or 'decoder.width'"),
+        ("decoder.hidden_size=3", "'width'"),
+        ("encoder.num_layers=3", "'layers'"),
+        ("layers=3", "'encoder.layers' or 'decoder.layers'"),
+        ("dropout=0.3", "'source.dropout' or 'encoder.dropout' or 'decoder.dropout'"),
+        ("warmup=10", "'training.optim.warmup'"),
+        ("training.optimizer=adam", "'training.optim.kind'"),
+        ("beam=3", "'search.beam'"),
+        ("training.kind=adam", "'training.optim.kind'"),
+        ("vocab_size=100", "'source.tokenizer.size' or 'target.tokenizer.size'"),
+        ("learnin_rate=1", "'training.optim.learning_rate'"),
+    ],
+)
+def test_a_suggestion_looks_for_the_meaning(override: str, meant: str) -> None:
+    assert f"did you mean {meant}?" in complaint(override)
+
+
+def test_every_suggestion_exists() -> None:
+    assert {path for paths in SYNONYMS.values() for path in paths} <= set(known_settings())
+    names = {path.rpartition(".")[2] for path in known_settings()}
+    assert not names & SYNONYMS.keys()  # a name that exists is found by itself
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"training": {"max_time": 5, "optim": {"learning_rate": 0.01}}},
+        {"training.max_time": 5, "training.optim.learning_rate": 0.01},
+        {"training": {"max_time": 5, "optim.learning_rate": 0.01}},
+        {"training.optim": {"learning_rate": 0.01}, "training.max_time": 5},
+        ["training.max_time=5", "training.optim.learning_rate=0.01"],
+        "training={max_time = 5, optim = {learning_rate = 0.01}}",
+    ],
+)
+def test_settings_may_be_nested_dotted_or_strings(settings: Any) -> None:
+    expected = {"preset": "auto", "training": {"max_time": 5, "optim": {"learning_rate": 0.01}}}
+    assert gather_settings(overrides=settings) == expected
+    if isinstance(settings, dict):
+        assert gather_settings(config=settings) == expected
+
+
+def test_one_string_is_one_setting() -> None:
+    assert gather_settings(overrides="training.max_time=1")["training"] == {"max_time": 1}
+
+
+def test_a_config_may_be_a_mapping_or_a_path(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("[decoder]\nwidth = 3\n", encoding="utf-8")
+    for config in ({"decoder": {"width": 3}}, tmp_path / "a.toml", str(tmp_path / "a.toml")):
+        assert gather_settings(config=config)["decoder"] == {"width": 3}
+    assert gather_settings(config={}) == {"preset": "auto"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"config": 3}, "config is the path of a TOML file, or a mapping of settings; got int"),
+        ({"config": ["a.toml"]}, "config is the path"),
+        ({"config": Path("/")}, "cannot be read"),
+        ({"overrides": 3}, "settings are a mapping such as"),
+        ({"overrides": b"a=1"}, "settings are a mapping such as"),
+        ({"overrides": [("training.seed", 1)]}, "a setting is a text such as 'decoder.width=512'"),
+        ({"overrides": {1: 2}}, "a key is a name such as 'training.max_time'; got 1"),
+        ({"overrides": {"training..seed": 2}}, "got 'training..seed'"),
+        ({"preset": 3}, "preset is the name of a preset"),
+    ],
+)
+def test_settings_of_a_wrong_type_are_answered_with_a_sentence(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        gather_settings(**arguments)
+    assert said in str(caught.value)
 
 
 def test_a_key_of_another_kind_is_told_apart_from_a_slip() -> None:

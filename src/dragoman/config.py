@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
@@ -56,6 +56,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such config file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
@@ -80,6 +82,8 @@ def parse_overrides(items: Sequence[str]) -> dict[str, Any]:
     """Parse ``["decoder.width=512"]`` to ``{"decoder": {"width": 512}}``; values are TOML, bare words are strings."""
     settings: dict[str, Any] = {}
     for item in items:
+        if not isinstance(item, str):
+            raise ConfigError(f"a setting is a text such as 'decoder.width=512'; got {item!r}")
         path, equals, text = item.partition("=")
         if not equals or not path.strip():
             raise ConfigError(f"--set {item}: expected KEY=VALUE, for example --set decoder.width=512")
@@ -93,15 +97,47 @@ def parse_overrides(items: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
+def expand_keys(settings: Mapping[str, Any], where: str = "settings") -> dict[str, Any]:
+    """Return settings with dotted keys written out: ``{"training.seed": 1}`` is ``{"training": {"seed": 1}}``.
+
+    Nested tables and dotted keys may be mixed; what comes later wins.
+    """
+    expanded: dict[str, Any] = {}
+    for key, value in settings.items():
+        if not isinstance(key, str) or not all(key.split(".")):
+            raise ConfigError(f"{where}: a key is a name such as 'training.max_time'; got {key!r}")
+        if isinstance(value, Mapping):
+            value = expand_keys(value, where)
+        for name in reversed(key.split(".")):
+            value = {name: value}
+        expanded = merge(expanded, value)
+    return expanded
+
+
 def nearest(word: str, choices: Sequence[str]) -> str:
     """Return a hint for a misspelt word: the nearest choice, or all of them."""
     close = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else "choose from: " + ", ".join(sorted(choices))
 
 
-def explain(error: ValidationError, section: type[BaseModel], where: str, also: Sequence[str] = ()) -> ConfigError:
+Suggest: TypeAlias = Callable[[str, Sequence[str]], str]  # an unknown key's path and the keys beside it → a hint
+
+
+def suggest_nearest(path: str, siblings: Sequence[str]) -> str:
+    """Return a hint for an unknown key: the nearest of the keys beside it."""
+    return nearest(path.rpartition(".")[2], siblings)
+
+
+def explain(
+    error: ValidationError,
+    section: type[BaseModel],
+    where: str,
+    also: Sequence[str] = (),
+    suggest: Suggest = suggest_nearest,
+) -> ConfigError:
     """Turn pydantic's error into sentences that name the path and what would be right. ``also``: further valid keys."""
-    return ConfigError("\n".join(f"{where}: {sentence}" for sentence in _sentences(error, section, (), also)))
+    sentences = _sentences(error, section, (), also, suggest)
+    return ConfigError("\n".join(f"{where}: {sentence}" for sentence in sentences))
 
 
 def _sentences(
@@ -109,6 +145,7 @@ def _sentences(
     section: type[BaseModel],
     above: tuple[int | str, ...],
     also: Sequence[str],
+    suggest: Suggest,
     others: Mapping[str, str] | None = None,
 ) -> list[str]:
     sentences: list[str] = []
@@ -118,11 +155,11 @@ def _sentences(
         path = ".".join(str(step) for step in steps)
         inner = item.get("ctx", {}).get("error")
         if isinstance(inner, PartError):
-            sentences += _sentences(inner.error, inner.section, steps, ("kind",), inner.others)
+            sentences += _sentences(inner.error, inner.section, steps, ("kind",), suggest, inner.others)
         elif item["type"] == "extra_forbidden":
             known = [*_keys_at(section, item["loc"][:-1]), *(also if len(item["loc"]) == 1 else ())]
             key = str(item["loc"][-1])
-            hint = others[key] if others and len(item["loc"]) == 1 and key in others else nearest(key, known)
+            hint = others[key] if others and len(item["loc"]) == 1 and key in others else suggest(path, known)
             sentences.append(f"unknown key {path!r}; {hint}")
         else:
             is_table = item["type"] in ("model_type", "dict_type")

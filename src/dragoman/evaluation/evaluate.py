@@ -39,6 +39,8 @@ def evaluate(
     of the targets themselves, without a search.
     """
     if system.is_language_model:
+        if given := [name for name, value in search.items() if value is not None]:
+            raise UserError(f"a language model is measured without a search, so {given[0]} has no effect; leave it out")
         return _evaluate_language_model(system, [example.target for example in examples], batch)
     return measure(system, decode(system, examples, batch=batch, **search), headline=headline, names=names)
 

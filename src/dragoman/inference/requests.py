@@ -112,7 +112,10 @@ def texts_by_source(source: Raw, names: Sequence[str] | None) -> dict[str, str]:
 
 
 def merge_search_settings(own: SearchConfig, settings: Mapping[str, Any], never: Sequence[int]) -> SearchConfig:
-    """Return a run's own search settings, overridden by ``settings``; the tokens ``never`` are forbidden too."""
+    """Return a run's own search settings, overridden by ``settings``; the tokens ``never`` are forbidden too.
+
+    A setting that cannot have an effect beside the others is refused.
+    """
     overrides = {name: value for name, value in settings.items() if value is not None}
     merged = own.model_dump() | overrides
     if merged["sample"] and "n_best" in overrides:  # so many outputs, whichever way they are found
@@ -126,9 +129,11 @@ def merge_search_settings(own: SearchConfig, settings: Mapping[str, Any], never:
         merged["beam"] = max(merged["beam"], merged["n_best"])
     merged["forbidden"] = tuple({*merged["forbidden"], *never})
     try:
-        return SearchConfig(**merged)
+        config = SearchConfig(**merged)
     except ValidationError as error:
         raise explain(error, SearchConfig, "search") from None
+    config.refuse_without_effect(overrides)
+    return config
 
 
 def forbid_token_runs(own: SearchConfig, banned: Iterable[Sequence[int]]) -> dict[str, Any]:

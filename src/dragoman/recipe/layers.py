@@ -5,15 +5,19 @@ Presets are TOML files.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from dragoman import parts
-from dragoman.config import ConfigError, merge, nearest, parse_overrides, read_toml
+from dragoman.config import ConfigError, expand_keys, merge, nearest, parse_overrides, read_toml
 from dragoman.data.examples import SOURCE
-from dragoman.recipe.schema import SourceConfig, spell_out
+from dragoman.recipe.schema import SourceConfig, spell_out, suggest_setting
+
+ConfigSource: TypeAlias = str | Path | Mapping[str, Any]  # the path of a TOML file, or its content
+Overrides: TypeAlias = str | Sequence[str] | Mapping[str, Any]
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -79,24 +83,50 @@ class SettingLayers:
 
 
 def read_layers(
-    preset: str | None = None, config: Path | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()
+    preset: str | None = None, config: ConfigSource | None = None, overrides: Overrides = ()
 ) -> SettingLayers:
-    """Read a preset and a config file, and put ``overrides`` above them.
+    """Read a preset and a config, and put ``overrides`` above them.
 
     Any of the three may name the preset.
     """
-    file = {} if config is None else spell_out(read_toml(config))
-    call = spell_out(overrides if isinstance(overrides, Mapping) else parse_overrides(overrides))
+    if preset is not None and not isinstance(preset, str):
+        raise ConfigError(f"preset is the name of a preset, such as 'bahdanau2015'; got {preset!r}")
+    file, call = spell_out(_read_config(config)), spell_out(_read_overrides(overrides))
     name = str(preset or call.get("preset") or file.get("preset") or "auto")
     below = {} if name == "auto" else spell_out(read_preset(name))
     return SettingLayers(below | {"preset": name}, _put_over(file, call))
 
 
 def gather_settings(
-    preset: str | None = None, config: Path | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()
+    preset: str | None = None, config: ConfigSource | None = None, overrides: Overrides = ()
 ) -> dict[str, Any]:
     """Read all layers and return them as one mapping."""
     return read_layers(preset, config, overrides).merged
+
+
+def _read_config(config: Any) -> dict[str, Any]:
+    """Return the settings of a TOML file, or of a mapping that is given in its place."""
+    if config is None:
+        return {}
+    if isinstance(config, Mapping):
+        return expand_keys(config, "config")
+    if isinstance(config, (str, os.PathLike)):
+        return read_toml(Path(config))
+    raise ConfigError(f"config is the path of a TOML file, or a mapping of settings; got {type(config).__name__}")
+
+
+def _read_overrides(overrides: Any) -> dict[str, Any]:
+    """Return settings that are given as a mapping, as one string or as several."""
+    if isinstance(overrides, Mapping):
+        return expand_keys(overrides)
+    if isinstance(overrides, str):
+        return parse_overrides([overrides])
+    if isinstance(overrides, Sequence) and not isinstance(overrides, (bytes, bytearray)):
+        return parse_overrides(overrides)
+    raise ConfigError(
+        "settings are a mapping such as {'training.max_time': 60}, or strings such as 'training.max_time=60'; "
+        f"got {type(overrides).__name__}"
+    )
 
 
 def drop_sections_without_kind(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,7 +147,8 @@ def drop_sections_without_kind(settings: Mapping[str, Any]) -> dict[str, Any]:
             known = parts.keys(part)
             for key in tables[part]:
                 if key not in known:
-                    raise ConfigError(f"config: unknown key 'sources.{name}.{part}.{key}'; {nearest(key, known)}")
+                    path = f"sources.{name}.{part}.{key}"
+                    raise ConfigError(f"config: unknown key {path!r}; {suggest_setting(path, known)}")
     sources = {
         name: {part: table for part, table in tables.items() if not is_open(part, table)}
         for name, tables in named.items()

@@ -13,13 +13,22 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from dragoman import parts
 from dragoman.config import ConfigError, Section, explain, merge
 from dragoman.data.examples import SOURCE, TARGET
 from dragoman.data.options import DataConfig
 from dragoman.data.tokenizers import TokenizerConfig
+from dragoman.recipe.suggestions import suggest
 from dragoman.recipe.training import TrainingConfig
 from dragoman.search.options import SearchConfig
 
@@ -198,7 +207,30 @@ def make_recipe(settings: Mapping[str, Any], where: str = "config") -> Recipe:
     try:
         return Recipe(**spell_out(settings))
     except ValidationError as error:
-        raise explain(error, Recipe, where, also=SHORT_FORM) from None
+        raise explain(error, Recipe, where, SHORT_FORM, suggest_setting) from None
+
+
+def suggest_setting(path: str, siblings: Sequence[str]) -> str:
+    """Return what a person may have meant by an unknown key of a recipe."""
+    return suggest(path, siblings, known_settings())
+
+
+@cache
+def known_settings() -> tuple[str, ...]:
+    """Return the path of every setting, as it is written for a single source."""
+    families = {"source": "modality", "encoder": "encoder", "decoder": "decoder", "decoder.attention": "attention"}
+    keys = [key for name in Recipe.model_fields if name != "sources" for key in _keys_of(Recipe, name)]
+    keys += [f"{table}.{key}" for table, family in families.items() for key in ("kind", *parts.keys(family))]
+    keys += [f"source.tokenizer.{key}" for key in TokenizerConfig.model_fields]
+    return tuple(dict.fromkeys(keys))
+
+
+def _keys_of(section: type[BaseModel], name: str, above: str = "") -> list[str]:
+    """Return the paths of a setting: its own, or those of the settings in its table."""
+    annotation = section.model_fields[name].annotation
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [path for inner in annotation.model_fields for path in _keys_of(annotation, inner, f"{above}{name}.")]
+    return [f"{above}{name}"]
 
 
 def make_reading(settings: Mapping[str, Any], where: str = "config") -> DataConfig:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from dragoman.config import Section
+from dragoman.config import ConfigError, Section
 
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+
+SAMPLING = ("samples", "temperature", "top_k", "top_p", "seed")  # settings of sampling alone
+SEARCHING = ("beam", "stop")  # settings of search alone
 
 
 class SearchConfig(Section):
@@ -76,6 +80,23 @@ class SearchConfig(Section):
                 f"min_length = {self.min_length} leaves no room for the end symbol: max_length = {self.max_length}"
             )
         return self
+
+    def refuse_without_effect(self, given: Collection[str]) -> None:
+        """Raise an error if one of the settings that were given cannot change anything beside the others."""
+        for name in (name for name in SAMPLING if name in given and not self.sample):
+            raise ConfigError(
+                f"search: {name} has an effect on sampling only; sample as well (sample = true, --sample), or leave "
+                f"{name} out"
+            )
+        for name in (name for name in SEARCHING if name in given and self.sample and "sample" in given):
+            raise ConfigError(f"search: {name} has no effect on sampling (sample = true); leave one of the two out")
+        if "stop" in given and self.beam == 1:
+            raise ConfigError("search: stop is the stopping rule of a beam, and beam = 1 is greedy; leave it out")
+        if "alpha" in given and self.normalize != "gnmt":
+            raise ConfigError(
+                f"search: alpha is the exponent of normalize = gnmt, but normalize = {self.normalize}; set "
+                "normalize = gnmt (--normalize gnmt) as well, or leave alpha out"
+            )
 
     def penalty(self, length: int) -> float:
         """Return what the summed log-probability of an output of ``length`` tokens is divided by."""

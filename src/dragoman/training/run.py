@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -14,6 +13,7 @@ from dragoman.evaluation.evaluate import evaluate
 from dragoman.evaluation.metrics import Report
 from dragoman.files import write_atomically, write_json
 from dragoman.inference.system import System
+from dragoman.recipe.layers import ConfigSource, Overrides
 from dragoman.runs.card import CardFacts, write_card
 from dragoman.runs.folder import NewRun, check_folder, default_folder, reserve_folder
 from dragoman.runs.history import EVALUATION, evaluated_update
@@ -35,8 +35,8 @@ def train(
     *,
     out: PathLike | None = None,
     preset: str | None = None,
-    config: PathLike | None = None,
-    settings: Sequence[str] | Mapping[str, Any] = (),
+    config: ConfigSource | None = None,
+    settings: Overrides = (),
     fresh: bool = False,
     on_plan: Callable[[Plan, Trainer, Path], None] = lambda *_: None,
     on_event: Callable[[Event], None] = lambda _: None,
@@ -45,11 +45,12 @@ def train(
     """Train on paired files (or plain text, with a preset for it) and return the system.
 
     Everything is saved in ``out`` (default: runs/NAME), and the same call again resumes from there.
-    ``settings`` is a mapping, or strings as for ``--set``. ``on_plan`` is called before the first
+    ``config`` is the path of a TOML file, or a mapping. ``settings`` is a mapping, whose keys may be
+    nested or dotted, or one or several strings as for ``--set``. ``on_plan`` is called before the first
     update; ``on_event`` gets what happens, last the report on the final weights (``Evaluated``).
     """
     folder = Path(out) if out is not None else default_folder(train)
-    planned = plan(train, dev, test, preset=preset, config=None if config is None else Path(config), settings=settings)
+    planned = plan(train, dev, test, preset=preset, config=config, settings=settings)
     with reserve_folder(folder, describe_run(planned), fresh=fresh):
         return _train(planned, folder, on_plan, on_event, should_stop)
 
@@ -61,8 +62,8 @@ def preview(
     *,
     out: PathLike | None = None,
     preset: str | None = None,
-    config: PathLike | None = None,
-    settings: Sequence[str] | Mapping[str, Any] = (),
+    config: ConfigSource | None = None,
+    settings: Overrides = (),
     fresh: bool = False,
     on_plan: Callable[[Plan, Trainer, Path], None] = lambda *_: None,
 ) -> Plan:
@@ -71,7 +72,7 @@ def preview(
     What ``train`` would refuse is refused here too. ``on_plan`` gets a trainer that is ready to run.
     """
     folder = Path(out) if out is not None else default_folder(train)
-    planned = plan(train, dev, test, preset=preset, config=None if config is None else Path(config), settings=settings)
+    planned = plan(train, dev, test, preset=preset, config=config, settings=settings)
     if not fresh:
         check_folder(folder, describe_run(planned))
     checkpoint = None if fresh else find_checkpoint(folder)

@@ -8,14 +8,13 @@ A plan is made in stages. Each stage is a frozen value that one function makes o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from dragoman.data.splits import Data, Paths
 from dragoman.evaluation import metrics
 from dragoman.inference.system import System
+from dragoman.recipe.layers import ConfigSource, Overrides
 from dragoman.training.corpus import EncodedExamples
 from dragoman.training.plan.asking import ask
 from dragoman.training.plan.building import build
@@ -46,8 +45,8 @@ def plan(
     test: Paths | None = None,
     *,
     preset: str | None = None,
-    config: Path | None = None,
-    settings: Sequence[str] | Mapping[str, Any] = (),
+    config: ConfigSource | None = None,
+    settings: Overrides = (),
 ) -> Plan:
     """Read the data, fit the tokenizers, choose every setting and build the model."""
     request = ask(preset, config, settings)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from dragoman.recipe.layers import SettingLayers, drop_sections_without_kind, read_layers
+from dragoman.recipe.layers import ConfigSource, Overrides, SettingLayers, drop_sections_without_kind, read_layers
 from dragoman.recipe.schema import Recipe, make_recipe
 
 
@@ -19,7 +16,7 @@ class TrainingRequest:
     recipe: Recipe  # what is known of it before the data is read: how to read it, and which runs to start from
 
 
-def ask(preset: str | None, config: Path | None, settings: Sequence[str] | Mapping[str, Any]) -> TrainingRequest:
-    """Collect the settings of preset, config file and call, and refuse wrong ones early."""
+def ask(preset: str | None, config: ConfigSource | None, settings: Overrides) -> TrainingRequest:
+    """Collect the settings of preset, config and call, and refuse wrong ones early."""
     layers = read_layers(preset, config, settings)
     return TrainingRequest(layers, make_recipe(drop_sections_without_kind(layers.merged)))
