@@ -20,7 +20,12 @@ from dragoman.types import Batch, PaddedArrays
 
 
 def make_batches(
-    source_lengths: Sequence[int], target_lengths: Sequence[int], budget: int, *, seed: int, epoch: int
+    source_lengths: Sequence[int] | np.ndarray,
+    target_lengths: Sequence[int] | np.ndarray,
+    budget: int,
+    *,
+    seed: int,
+    epoch: int,
 ) -> list[np.ndarray]:
     """Return the row numbers of each batch of one epoch."""
     generator = np.random.default_rng([seed, epoch])
