@@ -74,7 +74,7 @@ def test_json_is_plain_and_agrees(tmp_path: Path) -> None:
     plain = json.loads(json.dumps(audit.to_json()))
     assert (plain["rows"], plain["used"], plain["dropped"]) == (5, 4, 1)
     assert plain["findings"]["empty_side"]["places"] == [
-        {"file": str(path), "line": 4, "reason": "the source is empty"}
+        {"file": str(path), "line": 4, "reason": "the source is empty", "unit": "line"}
     ]
     assert plain["distinct_sources"] == 2 and plain["sources_with_several_targets"] == 1
     assert plain["statistics"]["target"]["rows"] == 4

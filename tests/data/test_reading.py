@@ -62,7 +62,8 @@ def test_any_bytes_are_read_or_refused_and_the_counts_add_up(
         except UserError as error:
             assert str(error).startswith(str(path))
             return
-        if zipped or not content.startswith(b"\x1f\x8b"):
+        by_line = corpus.audit.unit == "line"  # the objects of an array may share lines
+        if by_line and (zipped or not content.startswith(b"\x1f\x8b")):
             balanced(corpus, count_lines(content))
 
 
@@ -160,6 +161,27 @@ def test_what_was_decided_is_said(tmp_path: Path) -> None:
     assert "is a header" not in notes("a\tb\n")
     two = [write(tmp_path, "a\n", "s"), write(tmp_path, "b\n", "t")]
     assert any("not used" in note for note in read(two, DataConfig(source=1)).audit.notes)
+
+
+def test_columns_that_are_not_used_are_named(tmp_path: Path) -> None:
+    def notes(text: str, **config: Any) -> str:
+        return " | ".join(read(write(tmp_path, text), DataConfig(**config)).audit.notes)
+
+    said = notes("story\tquestion\tanswer\na\tb\tc\n")
+    assert "source = column 2 (question), target = column 3 (answer)" in said
+    assert "not used: column 1 (story); to read it too: --source story --source question --target answer |" in said
+    assert "not used: column 2 |" in notes("a\tb\tc\n", source=1, target=3)
+    assert "not used" not in notes("a\tb\n")
+    many = "\t".join([*"abcdefg", "source", "target"])
+    assert "column 5 (e) and 2 more |" in notes(f"{many}\n{many.upper()}\n")
+
+
+def test_a_tsv_file_in_quotes_is_said(tmp_path: Path) -> None:
+    quoted = write(tmp_path, '"a"\t"b"\n"c"\t"d"\n')
+    assert "every cell is in quotes" in read(quoted).audit.notes[-1]
+    assert "--set data.format=csv" in read(quoted).audit.notes[-1]
+    assert pairs(read(quoted, DataConfig(format="csv"))) == [(("a",), "b"), (("c",), "d")]
+    assert "quotes" not in " ".join(read(write(tmp_path, '"a"\tb\n"c"\td\n')).audit.notes)
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from dragoman.data.audit.audit import Refusal
 from dragoman.data.media import content_kind, file_of, suffix_kind
 from dragoman.data.reading.lines import answered_lines
 from dragoman.errors import UserError
@@ -43,8 +44,11 @@ def read_inputs(system: System, arguments: Sequence[str], damaged: list[str]) ->
     if len(sources) > 1:
         yield from _read_table(arguments[0], system, damaged)
     else:
-        for line in answered_lines(arguments[0], damaged):
-            yield Input(line)
+        for number, line in enumerate(answered_lines(arguments[0], damaged), 1):
+            if isinstance(line, Refusal):
+                yield Input("", f"{arguments[0]}:{number}: {line.reason}")
+            else:
+                yield Input(line)
 
 
 def _read_table(file: str, system: System, damaged: list[str]) -> Iterator[Input]:
@@ -61,6 +65,9 @@ def _read_table(file: str, system: System, damaged: list[str]) -> Iterator[Input
     is_json: bool | None = None  # unknown before the first line that is not blank
     places: dict[str, int] | None = None  # source → index of its cell
     for number, line in enumerate(answered_lines(file, damaged), 1):
+        if isinstance(line, Refusal):
+            yield Input(empty, f"{label}:{number}: {line.reason}")
+            continue
         if not line.strip():
             yield Input(empty)
             continue

@@ -18,8 +18,8 @@ Run = Annotated[Path, typer.Argument(help="Folder of a trained run.", metavar="R
 Files = Annotated[
     list[str],
     typer.Argument(
-        help="A TSV or JSONL file (plain or gzipped; - is standard input), or two parallel text files. For a language "
-        "model, one text file.",
+        help="A table (TSV, CSV, JSON, Parquet, Arrow or Excel; - is standard input), or two parallel text files. For "
+        "a language model, one text file.",
         metavar="FILE",
         show_default=False,
     ),

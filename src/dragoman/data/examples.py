@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os.path import normpath
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 SOURCE = "source"  # the name of a single source
 TARGET = "target"  # the name of the target where sides are listed by name
 
 Identity: TypeAlias = "str | tuple[str, ...]"
+Unit: TypeAlias = Literal["line", "row"]  # what rows are counted by: the lines of a text file, or the rows of a table
 
 # What str.strip() strips, and the byte order mark, which is white space only at the edge of a text.
 _EDGES = "".join(map(chr, [*range(0x09, 0x0E), *range(0x1C, 0x21), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)])) + (
@@ -26,14 +27,20 @@ class Example:
 
     sources: Mapping[str, str]  # by name, in the order of the config: a text, or the path of a file
     target: str
-    line: int  # from 1, in its file
+    line: int  # from 1, in its file; of a table without lines, the number of the row
     file: str
+    unit: Unit = "line"
     written: Mapping[str, str] | None = None  # the sources as in the file, where some became paths
 
     @property
     def as_written(self) -> Mapping[str, str]:
         """The sources as in the file: the same wherever the folder is."""
         return self.sources if self.written is None else self.written
+
+
+def name_place(file: str, number: int, unit: Unit = "line") -> str:
+    """Return where a row is, as messages say it: ``pairs.tsv:3``, or ``row 3 of the DataFrame``."""
+    return f"{file}:{number}" if unit == "line" else f"row {number} of {file}"
 
 
 def tidy(text: str) -> str:
@@ -83,10 +90,22 @@ class Shared:
     other_file: str
     other_line: int
     same_target: bool
+    train_unit: Unit = "line"
+    other_unit: Unit = "line"
+
+    @property
+    def train_place(self) -> str:
+        """Where it is in the training data."""
+        return name_place(self.train_file, self.train_line, self.train_unit)
+
+    @property
+    def other_place(self) -> str:
+        """Where it is in the held-out data."""
+        return name_place(self.other_file, self.other_line, self.other_unit)
 
     def __str__(self) -> str:
         what = "same source and target" if self.same_target else "same source, other target"
-        return f"{self.other_file}:{self.other_line}: {what} as {self.train_file}:{self.train_line}"
+        return f"{self.other_place}: {what} as {self.train_place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +129,7 @@ class Overlap:
                 f"{self.rows:,} of {self.total:,} held-out lines ({self.rows / self.total:.1%}) stand in the training "
                 "data: scores on them flatter the model."
             )
-            places = [
-                f"  {shared.other_file}:{shared.other_line}: as {shared.train_file}:{shared.train_line}"
-                for shared in self.shown
-            ]
+            places = [f"  {shared.other_place}: as {shared.train_place}" for shared in self.shown]
             return "\n".join([head, *places, *(["  …"] if self.rows > len(self.shown) else [])])
         if self.plain:
             return f"None of the {self.total:,} held-out lines stands in the training data."
@@ -153,6 +169,7 @@ def overlap(train: Iterable[Example], other: Sequence[Example], show: int = 5) -
         same += exact is not None
         sources.add(key)
         if len(shown) < show:
-            shown.append(Shared(seen.file, seen.line, example.file, example.line, exact is not None))
+            places = seen.file, seen.line, example.file, example.line
+            shown.append(Shared(*places, exact is not None, seen.unit, example.unit))
     plain = bool(other) and not other[0].sources
     return Overlap(rows, len(other), len(sources), same, tuple(shown), plain)

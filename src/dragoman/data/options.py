@@ -20,12 +20,12 @@ class DataConfig(Section):
     ``source`` and ``target`` are a column's name or number from 1, or a JSON key. Several sources
     are a list, or a mapping from the name of each source. An empty list means that there is none (a
     language model): then a file is plain text, one sequence per line, unless its name or content
-    says TSV or JSONL or a column is named as the target. ``running`` says that the lines are one
+    says that it is a table or a column is named as the target. ``running`` says that the lines are one
     text, read from the first to the last. ``root`` is the folder that paths in a source column
     start from; without it, the folder of the file that they are in.
     """
 
-    format: Literal["auto", "tsv", "jsonl", "parallel", "text"] = "auto"
+    format: Literal["auto", "tsv", "csv", "jsonl", "json", "parquet", "arrow", "xlsx", "parallel", "text"] = "auto"
     header: Literal["auto", "yes", "no"] = "auto"
     source: ColumnSetting | list[ColumnSetting] | dict[str, ColumnSetting] | None = None
     target: ColumnSetting | None = None

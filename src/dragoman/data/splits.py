@@ -26,7 +26,8 @@ from typing import Any, TypeAlias
 from dragoman.data.audit.audit import Audit
 from dragoman.data.examples import Example, Identity, Overlap, identity, overlap, references
 from dragoman.data.options import DataConfig
-from dragoman.data.reading.read import Corpus, read
+from dragoman.data.reading.read import Corpus, DataSource, read
+from dragoman.data.reading.rows import ColumnPlace
 from dragoman.errors import UserError
 
 FEWEST = 10  # distinct sources; fewer are not worth holding any out from
@@ -48,6 +49,7 @@ class Data:
     overlaps: dict[str, Overlap] = field(default_factory=dict)
     held_out: str = ""  # how dev and test were held out, in a sentence
     kinds: Mapping[str, str] = field(default_factory=dict)  # of the sources: text, image, …
+    columns: Mapping[str, ColumnPlace] = field(default_factory=dict)  # of the sides in the training table
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -68,18 +70,22 @@ class Data:
 
 
 def read_data(
-    train: Paths, dev: Paths | None, test: Paths | None, config: DataConfig, kinds: Mapping[str, str] | None = None
+    train: DataSource,
+    dev: DataSource | None,
+    test: DataSource | None,
+    config: DataConfig,
+    kinds: Mapping[str, str] | None = None,
 ) -> Data:
-    """Read and audit the files, and hold out what is not given.
+    """Read and audit files or tables in memory, and hold out what is not given.
 
     ``kinds``: of the sources whose kind is known.
     """
     corpus = read(train, config, kinds)
     audits = {"train": corpus.audit}
     corpora: dict[str, Corpus] = {}
-    for name, paths in (("dev", dev), ("test", test)):
-        if paths is not None:
-            corpora[name] = read(paths, config, corpus.kinds)
+    for name, held_out in (("dev", dev), ("test", test)):
+        if held_out is not None:
+            corpora[name] = read(held_out, config, corpus.kinds)
             audits[name] = corpora[name].audit
     dev_share = 0.0 if "dev" in corpora else config.dev_share
     test_share = 0.0 if corpora else config.test_share  # who brings a dev file has a test file elsewhere
@@ -103,6 +109,7 @@ def read_data(
         audits,
         held_out=sentence,
         kinds=corpus.kinds,
+        columns=corpus.columns,
     )
     data.overlaps = {name: overlap(rows, corpora[name].examples) for name in corpora}
     if not data.dev:

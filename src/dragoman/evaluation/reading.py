@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from dragoman.data.reading.read import Corpus, read
+from dragoman.data.reading.read import Corpus, DataSource, read
 from dragoman.errors import UserError
 from dragoman.inference.system import System
 from dragoman.parts import kind_of
@@ -16,13 +15,13 @@ Column = str | int  # a name, or a number from 1
 
 def read_examples(
     system: System,
-    files: Sequence[str | Path],
+    data: DataSource,
     *,
     source: Sequence[Column] = (),
     target: Column | None = None,
     root: str | None = None,
 ) -> Corpus:
-    """Read one file, or two parallel ones, with the settings that the system was trained with.
+    """Read files or a table in memory with the settings that the system was trained with.
 
     ``source`` (a column for each source, in the system's order), ``target`` (a column) and ``root``
     (the folder that paths start from) replace the settings of the same name.
@@ -34,7 +33,7 @@ def read_examples(
         raise UserError(f"--source: this run reads {', '.join(names)}; give a column for each, in this order")
     changes: dict[str, Any] = {"source": dict(zip(names, source, strict=True))} if source else {}
     changes |= {key: value for key, value in (("target", target), ("root", root)) if value is not None}
-    return read(list(files), system.recipe.reading.model_copy(update=changes), source_kinds(system))
+    return read(data, system.recipe.reading.model_copy(update=changes), source_kinds(system))
 
 
 def source_kinds(system: System) -> dict[str, str]:

@@ -13,6 +13,7 @@ import torch
 from dragoman.data.corpus.files import Cache
 from dragoman.data.examples import tidy
 from dragoman.data.modality import Modality
+from dragoman.data.reading.rows import ColumnPlace
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, PAD, UNK
 from dragoman.drawing.attention import AttentionView
@@ -61,6 +62,7 @@ class System:
     lengths: LengthLimits
     folder: Path | None = None
     combined: Engine | None = None  # what computes, where it is not the model alone
+    columns: Mapping[str, ColumnPlace] = field(default_factory=dict)  # where each side was in the training table
     caches: Mapping[str, Cache] = field(default_factory=dict)  # of sources that are files; by default nothing is cached
 
     @cached_property
@@ -210,7 +212,7 @@ class System:
 
     def save_setup(self, folder: Path) -> None:
         """Write config and tokenisers: what is known before training."""
-        Setup(self.recipe, self.modalities, self.target, self.lengths).write(folder)
+        Setup(self.recipe, self.modalities, self.target, self.lengths, self.columns).write(folder)
 
     def in_folder(self, folder: Path) -> System:
         """Return the same system, known by the folder it was saved in, and without caches."""
@@ -228,4 +230,4 @@ class System:
             model = build_model(setup.recipe, setup.modalities, setup.target)
         load_weights(model, read_tensors(folder / "model.safetensors"), folder / "model.safetensors")
         model.to(pick_device(device)).eval()
-        return cls(setup.recipe, setup.modalities, setup.target, model, setup.lengths, folder)
+        return cls(setup.recipe, setup.modalities, setup.target, model, setup.lengths, folder, columns=setup.columns)

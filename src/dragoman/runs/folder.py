@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.config import ConfigError
-from dragoman.data.splits import Paths
+from dragoman.data.reading.read import DataSource, as_paths
+from dragoman.data.reading.rows import TABLE_SUFFIXES
 from dragoman.errors import UserError
 from dragoman.files import damaged_file, exclusive_lock, read_json, write_json
 from dragoman.recipe.schema import make_recipe
@@ -39,13 +40,16 @@ class NewRun:
     transfers: Sequence[Mapping[str, Any]]  # what became of those weights, as plain values
 
 
-def default_folder(train: Paths) -> Path:
-    """Return the folder of a run on these files: runs/NAME."""
-    first = str(train if isinstance(train, (str, Path)) else train[0])
+def default_folder(train: DataSource) -> Path:
+    """Return the folder of a run on these files: runs/NAME; on a table in memory: runs/table."""
+    paths = as_paths(train)
+    if not paths:
+        return Path("runs") / "table"
+    first = str(paths[0])
     if first == "-":
         return Path("runs") / "stdin"
     name = Path(first).name
-    for ending in (".gz", ".tsv", ".txt", ".jsonl"):
+    for ending in (".gz", ".txt", *TABLE_SUFFIXES):
         name = name.removesuffix(ending)
     return Path("runs") / (name or "run")
 

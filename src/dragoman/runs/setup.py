@@ -1,13 +1,14 @@
-"""What a run knows before training: the recipe, the tokenizers, the length limits."""
+"""What a run knows before training: the recipe, the tokenizers, the length limits, the columns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dragoman.data import tokenizers
 from dragoman.data.modality import Modality
+from dragoman.data.reading.rows import ColumnPlace
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.errors import UserError
 from dragoman.files import damaged_file, read_json, write_json
@@ -27,6 +28,7 @@ class Setup:
     modalities: Mapping[str, Modality]
     target: Tokenizer
     lengths: LengthLimits
+    columns: Mapping[str, ColumnPlace] = field(default_factory=dict)  # where each side was in the training table
 
     def write(self, folder: Path) -> None:
         """Write config.json and the files of the tokenizers and modalities."""
@@ -34,13 +36,19 @@ class Setup:
             if not (self.recipe.share_vocabulary and modality.has_tokenizer):
                 modality.save(folder, name)
         self.target.save(folder, "target")
-        plain = {"format": FORMAT, "recipe": self.recipe.dump(), "lengths": self.lengths.model_dump()}
+        columns = {side: place._asdict() for side, place in self.columns.items()}
+        plain = {
+            "format": FORMAT,
+            "recipe": self.recipe.dump(),
+            "lengths": self.lengths.model_dump(),
+            "columns": columns,
+        }
         write_json(folder / CONFIG, plain)
 
     @classmethod
     def read(cls, folder: Path) -> Setup:
         """Read back what ``write`` wrote."""
-        recipe, lengths = _read_config(folder)
+        recipe, lengths, columns = _read_config(folder)
         target = tokenizers.load(folder, "target")
         modalities: dict[str, Modality] = {}
         for name, source in recipe.sources.items():
@@ -49,10 +57,10 @@ class Setup:
                 modalities[name] = kind(source.modality, target)
             else:
                 modalities[name] = kind.load(source.modality, folder, name)
-        return cls(recipe, modalities, target, lengths)
+        return cls(recipe, modalities, target, lengths, columns)
 
 
-def _read_config(folder: Path) -> tuple[Recipe, LengthLimits]:
+def _read_config(folder: Path) -> tuple[Recipe, LengthLimits, dict[str, ColumnPlace]]:
     path = folder / CONFIG
     seeds = sorted(each.parent.name for each in folder.glob(f"seed-*/{CONFIG}"))
     missing = f"no such file; {folder} is not the folder of a run"
@@ -62,6 +70,8 @@ def _read_config(folder: Path) -> tuple[Recipe, LengthLimits]:
     try:
         if plain["format"] != FORMAT:
             raise UserError(f"{path}: has format {plain['format']!r}, but this version reads {FORMAT}; train again")
-        return make_recipe(dict(plain["recipe"]), str(path)), LengthLimits(**plain["lengths"])
-    except (ValueError, KeyError, TypeError) as error:
+        # runs of earlier versions do not say where the columns were
+        columns = {side: ColumnPlace(**place) for side, place in plain.get("columns", {}).items()}
+        return make_recipe(dict(plain["recipe"]), str(path)), LengthLimits(**plain["lengths"]), columns
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged_file(path, repr(error)) from None

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import torch
 
-from dragoman.data.splits import PathLike, Paths
+from dragoman.data.reading.read import DataSource
+from dragoman.data.splits import PathLike
 from dragoman.data.vocabulary import word_dropout_rates
 from dragoman.evaluation.evaluate import evaluate
 from dragoman.evaluation.metrics import Report
@@ -29,9 +30,9 @@ from dragoman.training.writer import RunWriter, find_checkpoint
 
 
 def train(
-    train: Paths,
-    dev: Paths | None = None,
-    test: Paths | None = None,
+    train: DataSource,
+    dev: DataSource | None = None,
+    test: DataSource | None = None,
     *,
     out: PathLike | None = None,
     preset: str | None = None,
@@ -42,9 +43,11 @@ def train(
     on_event: Callable[[Event], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> System:
-    """Train on paired files (or plain text, with a preset for it) and return the system.
+    """Train on paired files (or plain text, with a preset for it) or a table in memory; return the system.
 
-    Everything is saved in ``out`` (default: runs/NAME), and the same call again resumes from there.
+    A table in memory is a frame of pandas or polars, a pyarrow table, a ``datasets.Dataset``, or rows
+    as tuples or dicts, in a list or from a generator. Everything is saved in ``out`` (default:
+    runs/NAME, of a table in memory runs/table), and the same call again resumes from there.
     ``config`` is the path of a TOML file, or a mapping. ``settings`` is a mapping, whose keys may be
     nested or dotted, or one or several strings as for ``--set``. ``on_plan`` is called before the first
     update; ``on_event`` gets what happens, last the report on the final weights (``Evaluated``).
@@ -56,9 +59,9 @@ def train(
 
 
 def preview(
-    train: Paths,
-    dev: Paths | None = None,
-    test: Paths | None = None,
+    train: DataSource,
+    dev: DataSource | None = None,
+    test: DataSource | None = None,
     *,
     out: PathLike | None = None,
     preset: str | None = None,
@@ -84,7 +87,7 @@ def describe_run(planned: Plan) -> NewRun:
     """Return what the folder of a run records before the first update."""
     system = planned.system
     return NewRun(
-        Setup(system.recipe, system.modalities, system.target, system.lengths),
+        Setup(system.recipe, system.modalities, system.target, system.lengths, system.columns),
         planned.data.fingerprint(),
         planned.data.to_json(),
         planned.origins,

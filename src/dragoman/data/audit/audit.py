@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from dragoman.data.audit.file_statistics import FileStatistics
 from dragoman.data.audit.text_statistics import TextStatistics
-from dragoman.data.examples import TARGET, Example, Identity, identity
+from dragoman.data.examples import TARGET, Example, Identity, Unit, identity, name_place
 
 Fate = Literal["dropped", "repaired", "kept"]
 
@@ -20,6 +21,7 @@ CATEGORIES: dict[str, tuple[Fate, str]] = {
     "blank_line": ("dropped", "blank line"),
     "wrong_columns": ("dropped", "wrong number of columns"),
     "invalid_json": ("dropped", "not a JSON object"),
+    "invalid_csv": ("dropped", "not a CSV record"),
     "missing_key": ("dropped", "key missing or not text"),
     "empty_side": ("dropped", "empty side"),
     "invalid_utf8": ("dropped", "invalid UTF-8"),
@@ -68,18 +70,20 @@ class Refusal:
     category: str
     reason: str
     file: str | None = None  # if it is not the first of the audit's files
+    text: str = ""  # the line with signs in place of its undecodable bytes: its quotes may begin or end a record
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of a file, and what is to be said about it."""
+    """A row of a file, and what is to be said about it."""
 
     file: str
     line: int
     reason: str
+    unit: Unit = "line"
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.reason}"
+        return f"{name_place(self.file, self.line, self.unit)}: {self.reason}"
 
 
 @dataclass(slots=True)
@@ -97,7 +101,8 @@ class Audit:
     files: tuple[str, ...]
     format: str = ""
     notes: list[str] = field(default_factory=list)  # decisions about columns and header, and how to change them
-    rows: int = 0  # lines of the file without the header
+    unit: Unit = "line"  # what the numbers of rows count
+    rows: int = 0  # rows of the file without the header
     findings: dict[str, Finding] = field(default_factory=dict)
     sources: int = 0  # distinct sources
     several: int = 0  # distinct sources with more than one target
@@ -127,7 +132,7 @@ class Audit:
             finding = self.findings[category] = Finding()
         finding.count += 1
         if len(finding.places) < EXAMPLES:
-            finding.places.append(Place(file or self.files[0], line, reason))
+            finding.places.append(Place(file or self.files[0], line, reason, self.unit))
 
     def drop(self, row: Example | int, category: str, reason: str, file: str | None = None) -> None:
         """Record that a row will not be used, and why.
@@ -146,7 +151,7 @@ class Audit:
         """Record that a row will not be used because of a file that it names."""
         self.drop(row, category, reason)
         if len(self.broken) < BROKEN:
-            self.broken.append(Place(row.file, row.line, reason))
+            self.broken.append(Place(row.file, row.line, reason, row.unit))
 
     def describe(self, examples: Sequence[Example]) -> None:
         """Find duplicates and sources with several targets, and describe the usable rows."""
@@ -159,12 +164,12 @@ class Audit:
                 continue
             pair = (key, example.target)
             if pair in pairs:
-                self.record("duplicate", line, f"repeats line {pairs[pair]}", example.file)
+                self.record("duplicate", line, f"repeats {self.unit} {pairs[pair]}", example.file)
                 continue
             pairs[pair] = line
             if key in first:
                 several.add(key)
-                self.record("several_targets", line, f"the source of line {first[key]}", example.file)
+                self.record("several_targets", line, f"the source of {self.unit} {first[key]}", example.file)
             else:
                 first[key] = line
         self.sources, self.several = len(first), len(several)
@@ -183,7 +188,8 @@ class Audit:
         free = _WIDTH - len(summary) - 2
         names = names if len(names) <= free else "…" + names[1 - free :]  # the end of a path says most
         lines = [f"{names}: {summary}"]
-        lines += [f"  {note}" for note in self.notes]
+        for note in self.notes:  # never cut: they say what to type
+            lines += textwrap.wrap(note, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
         if self.dropped > 0.1 * self.rows:
             lines.append(
                 f"  Attention: {self.dropped / self.rows:.0%} of the rows are not used. Is the file what it should be?"
@@ -214,7 +220,7 @@ class Audit:
             finding = self.findings[category]
             numbers = ", ".join(f"{place.line}" for place in finding.places)
             more = ", …" if finding.count > len(finding.places) else ""
-            word = "line " if finding.count == 1 else "lines"
+            word = f"{self.unit} " if finding.count == 1 else f"{self.unit}s"
             lines.append(
                 f"  {title(category):<29}{finding.count:>9,}  {word} {numbers}{more} ({finding.places[0].reason})"
             )
@@ -234,6 +240,7 @@ class Audit:
             "files": list(self.files),
             "format": self.format,
             "notes": list(self.notes),
+            "unit": self.unit,
             "rows": self.rows,
             "used": self.used,
             "dropped": self.dropped,

@@ -12,6 +12,8 @@ from dragoman.data.examples import LINE_BREAK, TARGET, tidy
 
 Cells: TypeAlias = "tuple[str, ...]"  # the sources in order, then the target
 
+ONE_LINE = ("tsv", "parallel", "text")  # formats whose cells cannot have line breaks
+
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\ud800-\udfff]")  # a tab is data where it separates no columns
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
 _HOLLOW = re.compile(r"[\s\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]*")
@@ -38,7 +40,7 @@ def check_cells(cells: Cells, names: tuple[str, ...], line: int, limit: int, aud
             continue
         side = names[index] if index < len(names) else TARGET if names else "line"
         file = audit.files[index] if len(audit.files) > 1 else None
-        text = _check_cell(cell, side, limit, audit.format == "jsonl", file, odd)
+        text = _check_cell(cell, side, limit, audit.format not in ONE_LINE, file, odd)
         if isinstance(text, Refusal):
             return text
         tidied.append(text)

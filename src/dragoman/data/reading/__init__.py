@@ -1,1 +1,1 @@
-"""Files in, examples and their audit out: formats, columns, lines."""
+"""Tables in, examples and their audit out: every format makes a ``Table``, whose columns are then chosen."""

@@ -31,9 +31,9 @@ _NOT_TEXT = {
     b"\xfd7zXZ\x00": "compressed with xz",
     b"\x28\xb5\x2f\xfd": "compressed with zstd",
     b"BZh91AY&SY": "compressed with bzip2",
-    b"PAR1": "a Parquet file",
     b"SQLite format 3\x00": "a SQLite database",
 }
+_TABLES = {b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file", b"FEA1": "a Feather file"}
 _WIDE = {
     b"\xff\xfe\x00\x00": "UTF-32",
     b"\x00\x00\xfe\xff": "UTF-32",
@@ -57,9 +57,8 @@ def read_lines(path: str | Path, audit: Audit) -> Iterator[str | Refusal]:
                 number += 1
                 ended = raw.endswith(b"\n")
                 if len(raw) > LINE_LIMIT and not ended:
-                    while (rest := stream.readline(_BUFFER)) and not rest.endswith(b"\n"):
-                        pass
-                    yield Refusal("too_long", f"more than {LINE_LIMIT:,} bytes in one line", file)
+                    _skip_line(stream)
+                    yield _too_long(file)
                     continue
                 if ended:
                     raw = raw[:-1]
@@ -74,7 +73,8 @@ def read_lines(path: str | Path, audit: Audit) -> Iterator[str | Refusal]:
                 try:
                     text = raw.decode("utf-8")
                 except UnicodeDecodeError as error:
-                    yield Refusal("invalid_utf8", f"byte 0x{raw[error.start]:02X} at position {error.start + 1}", file)
+                    reason = f"byte 0x{raw[error.start]:02X} at position {error.start + 1}"
+                    yield Refusal("invalid_utf8", reason, file, raw.decode("utf-8", "replace"))
                     continue
                 if text.startswith("\ufeff"):
                     text = text.lstrip("\ufeff")
@@ -86,18 +86,23 @@ def read_lines(path: str | Path, audit: Audit) -> Iterator[str | Refusal]:
         raise UserError(f"{file}: {_explain(error)}") from None
 
 
-def answered_lines(path: str | Path, damaged: list[str]) -> Iterator[str]:
-    """Yield every line without its end, for prediction: none is refused, each needs an answer.
+def answered_lines(path: str | Path, damaged: list[str]) -> Iterator[str | Refusal]:
+    """Yield every line without its end, for prediction: each needs an answer.
 
     Bytes that are not UTF-8 become U+FFFD, and the places of such lines are appended to
-    ``damaged``. A line of standard input is yielded as soon as it arrives.
+    ``damaged``. Only a line that is too long to be held in memory is refused. A line of standard
+    input is yielded as soon as it arrives.
     """
     file = label(path)
     number = 0
     try:
         with _opened(path, file) as stream:
-            for raw in stream:
+            while raw := stream.readline(LINE_LIMIT + 1):
                 number += 1
+                if len(raw) > LINE_LIMIT and not raw.endswith(b"\n"):
+                    _skip_line(stream)
+                    yield _too_long(file)
+                    continue
                 raw = raw.removesuffix(b"\n").removesuffix(b"\r")
                 try:
                     text = raw.decode("utf-8")
@@ -109,6 +114,15 @@ def answered_lines(path: str | Path, damaged: list[str]) -> Iterator[str]:
         raise UserError(_damaged(file, number, error)) from None
     except OSError as error:
         raise UserError(f"{file}: {_explain(error)}") from None
+
+
+def _skip_line(stream: BinaryIO) -> None:
+    while (rest := stream.readline(_BUFFER)) and not rest.endswith(b"\n"):
+        pass
+
+
+def _too_long(file: str) -> Refusal:
+    return Refusal("too_long", f"more than {LINE_LIMIT:,} bytes in one line", file)
 
 
 def _damaged(file: str, lines: int, error: Exception) -> str:
@@ -162,6 +176,9 @@ def _refuse_if_not_text(head: bytes, file: str) -> None:
     for mark, name in _NOT_TEXT.items():
         if head.startswith(mark):
             raise UserError(f"{file}:1: this is {name}, not text; unpack or export it as UTF-8 text first")
+    for mark, name in _TABLES.items():
+        if head.startswith(mark):
+            raise UserError(f"{file}:1: this is {name}, not text; give it as a file, without data.format")
     if (kind := head_kind(head)) is not None:
         raise UserError(
             f"{file}:1: this is {file_kinds()[kind].file_noun}, not text; name such files in a column of a table"

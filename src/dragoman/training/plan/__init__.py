@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dragoman.data.splits import Data, Paths
+from dragoman.data.reading.read import DataSource
+from dragoman.data.splits import Data
 from dragoman.evaluation import metrics
 from dragoman.inference.system import System
 from dragoman.recipe.layers import ConfigSource, Overrides
@@ -40,9 +41,9 @@ class Plan:
 
 
 def plan(
-    train: Paths,
-    dev: Paths | None = None,
-    test: Paths | None = None,
+    train: DataSource,
+    dev: DataSource | None = None,
+    test: DataSource | None = None,
     *,
     preset: str | None = None,
     config: ConfigSource | None = None,

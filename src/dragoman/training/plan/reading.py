@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dragoman.config import ConfigError, merge
-from dragoman.data.splits import Data, Paths, read_data
+from dragoman.data.reading.read import DataSource
+from dragoman.data.splits import Data, read_data
 from dragoman.recipe.layers import SettingLayers, drop_sections_without_kind
 from dragoman.recipe.schema import Recipe, make_recipe
 from dragoman.training.plan.asking import TrainingRequest
@@ -34,7 +35,7 @@ class ReadData:
         return list(self.data.train[0].sources)
 
 
-def read(request: TrainingRequest, train: Paths, dev: Paths | None, test: Paths | None) -> ReadData:
+def read(request: TrainingRequest, train: DataSource, dev: DataSource | None, test: DataSource | None) -> ReadData:
     """Read and split the files, open the runs to start from, and check every source's settings."""
     layers = request.layers
     data = read_data(train, dev, test, request.recipe.reading, layers.source_kinds())
