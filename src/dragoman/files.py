@@ -70,13 +70,16 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str,
 
 
 @contextmanager
-def exclusive_lock(folder: Path) -> Iterator[None]:
-    """Keep other processes that ask for this lock out of the folder, until this one leaves or dies."""
+def exclusive_lock(folder: Path) -> Iterator[int | None]:
+    """Keep other processes that ask for this lock out of the folder, until this one leaves or dies.
+
+    The value is a descriptor: a child process that inherits it holds the lock too.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
     except ImportError:  # a system without such locks
-        yield
+        yield None
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -89,6 +92,6 @@ def exclusive_lock(folder: Path) -> Iterator[None]:
     except OSError:  # a file system without such locks
         pass
     try:
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)

@@ -81,8 +81,18 @@ def report(
     rows: Annotated[int, typer.Option(min=1, help="Number of test rows to list with their outputs.")] = 500,
     device: Device = "auto",
 ) -> None:
-    """Write one page about a run: training curves, audit, scores, errors and some alignments."""
+    """Write one page about a run: training curves, audit, scores, errors and some alignments.
+
+    For a folder of seeds, the page has the means over seeds.
+    """
     from dragoman.files import write_atomically
+    from dragoman.runs.groups import seed_folders
+
+    if seed_folders(run):
+        from dragoman.training.seeds import write_group_report
+
+        typer.echo(f"report: {write_group_report(run, out)}", err=True)
+        return
     from dragoman.inference.load import load
     from dragoman.studio.bundle import read_page
     from dragoman.studio.page import report_page

@@ -12,7 +12,7 @@ import typer
 from dragoman.cli.inspect import write_report
 from dragoman.cli.messages import Messages, Quiet, Verbose
 from dragoman.cli.options import Files, Root, SourceColumn, TargetColumn, data_settings
-from dragoman.cli.signals import stop_on_signal
+from dragoman.process.signals import stop_on_signal
 
 if TYPE_CHECKING:
     from dragoman.data.examples import Example
@@ -48,6 +48,18 @@ def train(
     root: Root = None,
     max_time: Annotated[float | None, typer.Option(min=1, help="Stop after this many seconds of training.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed for the weights, the order of rows and dropout.")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Train so many runs side by side, with seeds from --seed on, and report means over them.",
+            show_default=False,
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --seeds: the most runs that train at once.", show_default="one for each core"),
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="Device to train on: auto, cpu, cuda, …", show_default="auto")
     ] = None,
@@ -64,9 +76,12 @@ def train(
 
     Ctrl-C stops and saves. The same command resumes where it stopped.
     """
+    from dragoman.cli.seeds import first_seed, train_seeds
     from dragoman.config import merge, parse_overrides
+    from dragoman.errors import UserError
     from dragoman.runs.folder import default_folder
     from dragoman.training import display, run
+    from dragoman.training.worker import Job
 
     messages = Messages.of(quiet, verbose)
     overrides = parse_overrides(settings or [])
@@ -77,6 +92,15 @@ def train(
         if values and isinstance(overrides.get(section, {}), dict):  # the recipe refuses a section that is no table
             overrides = merge(overrides, {section: values})
     folder = out or default_folder(files)
+    if workers is not None and seeds is None:
+        raise UserError("--workers has no effect on a single run; give --seeds too")
+    if seeds is not None:
+        job = Job(
+            "", str(folder), files, dev, test, preset, None if config is None else str(config), settings=overrides
+        )
+        numbers = range(first_seed(overrides), first_seed(overrides) + seeds)
+        train_seeds(job, numbers, workers=workers, fresh=fresh, dry_run=dry_run, messages=messages)
+        return
     if dry_run:
         run.preview(
             files, dev, test, out=folder, preset=preset, config=config, settings=overrides, fresh=fresh,

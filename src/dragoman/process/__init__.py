@@ -1,4 +1,4 @@
-"""Settings that hold for the whole process: allocator, OpenMP, CPU features, devices, generators.
+"""What holds for the whole process: allocator, OpenMP, CPU features, devices, generators, signals.
 
 ``prepare`` is called once, before torch computes anything. May import the ground only.
 """

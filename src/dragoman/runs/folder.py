@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,6 +78,12 @@ def check_folder(folder: Path, run: NewRun) -> None:
         _refuse_another_run(folder, _identity(run))
     else:
         _refuse_unknown_files(folder)
+
+
+def holds_exactly(folder: Path, run: NewRun) -> bool:
+    """Return whether the folder's run was last trained with all these settings, limits included."""
+    path = folder / IDENTITY
+    return path.exists() and read_json(path) == json.loads(json.dumps(_identity(run)))
 
 
 def move_aside(folder: Path) -> None:

@@ -6,6 +6,7 @@ Everything is read as plain JSON values.
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from dragoman.files import read_json
 
 AUDIT = "audit.json"
 EVALUATION = "evaluation.json"
+OTHER_EVALUATION = "evaluation.{}.json"  # an earlier one on the other side of the data
 METRICS = "metrics.jsonl"
 
 
@@ -51,15 +53,29 @@ def read_audit(folder: Path) -> dict[str, Any]:
     return read_json(folder / AUDIT)
 
 
-def read_evaluation(folder: Path) -> dict[str, Any] | None:
-    """Return the report on the final weights, with its ``side`` and ``update``, if there is one."""
-    path = folder / EVALUATION
-    return read_json(path) if path.exists() else None
+def read_evaluation(folder: Path, side: str | None = None) -> dict[str, Any] | None:
+    """Return the report on the final weights, with its ``side`` and ``update``, if there is one.
+
+    ``side``: the one on these rows, ``test`` or ``dev``. Without it, the latest.
+    """
+    for name in (EVALUATION,) if side is None else (EVALUATION, OTHER_EVALUATION.format(side)):
+        if (folder / name).exists():
+            evaluation = read_json(folder / name)
+            if side is None or evaluation.get("side") == side:
+                return evaluation
+    return None
 
 
-def evaluated_update(folder: Path) -> int | None:
+def keep_other_evaluation(folder: Path, side: str) -> None:
+    """Rename the report on another side than this one, which is about to be written in its place."""
+    with suppress(UserError):  # a damaged record is replaced
+        if (old := (read_evaluation(folder) or {}).get("side", side)) != side:
+            os.replace(folder / EVALUATION, folder / OTHER_EVALUATION.format(old))
+
+
+def evaluated_update(folder: Path, side: str | None = None) -> int | None:
     """Return the update whose weights were evaluated last; None also where the record is damaged."""
     with suppress(UserError):
-        update = (read_evaluation(folder) or {}).get("update")
+        update = (read_evaluation(folder, side) or {}).get("update")
         return update if isinstance(update, int) else None
     return None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # events are imported by the command line, which shows its he
     from dragoman.training.checkpoints.checkpoint import Checkpoint
 
 ENDLESS = 10**9  # updates: neither these nor epochs are limited
+PAUSED = "paused"  # why training stopped: it was told beforehand to stop at this update
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -17,7 +18,7 @@ from dragoman.inference.system import System
 from dragoman.recipe.layers import ConfigSource, Overrides
 from dragoman.runs.card import CardFacts, write_card
 from dragoman.runs.folder import NewRun, check_folder, default_folder, reserve_folder
-from dragoman.runs.history import EVALUATION, evaluated_update
+from dragoman.runs.history import EVALUATION, evaluated_update, keep_other_evaluation
 from dragoman.runs.setup import Setup
 from dragoman.training.checkpoints.checkpoint import Checkpoint
 from dragoman.training.checkpoints.snapshots import load_final_weights
@@ -42,6 +43,8 @@ def train(
     on_plan: Callable[[Plan, Trainer, Path], None] = lambda *_: None,
     on_event: Callable[[Event], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
+    pause_at: int | None = None,
+    evaluate_on: Literal["test", "dev"] = "test",
 ) -> System:
     """Train on paired files (or plain text, with a preset for it) or a table in memory; return the system.
 
@@ -51,11 +54,13 @@ def train(
     ``config`` is the path of a TOML file, or a mapping. ``settings`` is a mapping, whose keys may be
     nested or dotted, or one or several strings as for ``--set``. ``on_plan`` is called before the first
     update; ``on_event`` gets what happens, last the report on the final weights (``Evaluated``).
+    ``pause_at``: an update at which training stops as if it had been interrupted. ``evaluate_on``:
+    the rows for that report; ``dev`` leaves test unseen, and so does a run without test rows.
     """
     folder = Path(out) if out is not None else default_folder(train)
     planned = plan(train, dev, test, preset=preset, config=config, settings=settings)
     with reserve_folder(folder, describe_run(planned), fresh=fresh):
-        return _train(planned, folder, on_plan, on_event, should_stop)
+        return _train(planned, folder, on_plan, on_event, should_stop, pause_at, evaluate_on)
 
 
 def preview(
@@ -101,6 +106,8 @@ def _train(
     on_plan: Callable[[Plan, Trainer, Path], None],
     on_event: Callable[[Event], None],
     should_stop: Callable[[], bool],
+    pause_at: int | None,
+    evaluate_on: Literal["test", "dev"],
 ) -> System:
     system = planned.system
     measured = system.with_caches(make_caches(system, folder))  # so that validations decode each file once
@@ -109,7 +116,7 @@ def _train(
     on_plan(planned, trainer, folder)
     writer = RunWriter(folder, checkpoint)
     stopped: Stopped | None = None
-    for event in writer.record(trainer.run(should_stop)):
+    for event in writer.record(trainer.run(should_stop, pause_at)):
         on_event(event)
         stopped = event if isinstance(event, Stopped) else stopped
     finished = stopped is not None and stopped.finished
@@ -117,8 +124,9 @@ def _train(
     load_final_weights(system.model, writer.snapshots, trainer.progress, trainer.validate if finished else None)
     system.model.eval()
     system = system.in_folder(system.save(folder))
-    if stopped is not None and finished and evaluated_update(folder) != stopped.update:
-        on_event(_evaluate(planned, measured, folder, stopped))
+    side = evaluate_on if planned.data.test else "dev"
+    if stopped is not None and finished and evaluated_update(folder, side) != stopped.update:
+        on_event(_evaluate(planned, measured, folder, stopped, side))
     return system
 
 
@@ -135,11 +143,12 @@ def _make_trainer(planned: Plan, measured: System, folder: Path | None, checkpoi
     )
 
 
-def _evaluate(planned: Plan, system: System, folder: Path, stopped: Stopped) -> Evaluated:
+def _evaluate(planned: Plan, system: System, folder: Path, stopped: Stopped, side: str) -> Evaluated:
     """Evaluate the final weights, and write the model card and evaluation.json."""
-    side, rows = ("test", planned.data.test) if planned.data.test else ("dev", planned.data.dev)
+    rows = planned.data.test if side == "test" else planned.data.dev
     report = evaluate(system, rows, headline=planned.metric.headline, names=planned.metric.metrics)
     write_atomically(folder / "README.md", write_card(_card_facts(planned, system, folder, stopped, side, report)))
+    keep_other_evaluation(folder, side)
     # last: where it exists, all else is complete
     write_json(folder / EVALUATION, {"side": side, "update": stopped.update, **report.to_json()})
     return Evaluated(side, report)

@@ -30,6 +30,7 @@ from dragoman.training.checkpoints.checkpoint import Checkpoint
 from dragoman.training.checkpoints.progress import Progress
 from dragoman.training.events import (
     ENDLESS,
+    PAUSED,
     CheckpointDue,
     Event,
     Scores,
@@ -88,21 +89,28 @@ class Trainer:
         self.loader: BatchLoader | None = None  # where the next batches come from, while training runs
         self._known_batches: dict[int, list[np.ndarray]] = {}
 
-    def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
-        """Train to the end, or until ``should_stop``, and yield what happens."""
+    def run(self, should_stop: Callable[[], bool] = lambda: False, pause_at: int | None = None) -> Iterator[Event]:
+        """Train to the end, or until ``should_stop``, and yield what happens.
+
+        At the update ``pause_at`` training is interrupted as if it had been asked to stop, after a
+        validation that changes nothing in the run.
+        """
         try:
-            yield from self._run(should_stop)
+            yield from self._run(should_stop, ENDLESS if pause_at is None else pause_at)
         finally:
             if self.loader is not None:
                 self.loader.close()
 
-    def _run(self, should_stop: Callable[[], bool]) -> Iterator[Event]:
+    def _run(self, should_stop: Callable[[], bool], pause_at: int) -> Iterator[Event]:
         progress, config = self.progress, self.config
         last_update = self.last_update
         batches = self._batches(progress.epoch)
         progress.done = self._reason_to_stop(last_update) if progress.done else ""  # limits may have been raised since
         if progress.done:
             yield Stopped(progress.update, progress.done, True, progress.seconds)
+            return
+        if progress.update >= pause_at:
+            yield Stopped(progress.update, PAUSED, False, progress.seconds)
             return
         padding = self.data.padding(batches, (config.seed, progress.epoch))
         yield Started(progress.update, last_update, len(batches), *padding)
@@ -124,14 +132,19 @@ class Trainer:
             ends = progress.update >= last_update or (config.max_time or float("inf")) <= progress.seconds
             if ends or progress.update % config.log_every == 0:
                 yield self._report(meter)
-            if ends or progress.update % validate_every == 0:
+            validates = ends or progress.update % validate_every == 0
+            if validates:
                 with meter.paused():
                     yield from self._validate()
                 progress.seconds = clock()
             reason = self._reason_to_stop(last_update)
             if reason and progress.window.updates:  # patience ended: the last window is a shorter one
                 yield self._report(meter)
-            interrupted = not reason and should_stop()
+            pauses = not reason and progress.update >= pause_at
+            if pauses and not validates:
+                with meter.paused():
+                    yield self._validated(self._measure_dev(), best=False)
+            interrupted = not reason and (pauses or should_stop())
             progress.done = reason
             if reason or interrupted or time.monotonic() - saved_at > config.save_every:
                 with meter.paused():
@@ -140,7 +153,8 @@ class Trainer:
                     yield CheckpointDue(progress.update, checkpoint)
                     saved_at = time.monotonic()
             if reason or interrupted:
-                yield Stopped(progress.update, reason or "interrupted", bool(reason), progress.seconds)
+                why = reason or (PAUSED if pauses else "interrupted")
+                yield Stopped(progress.update, why, bool(reason), progress.seconds)
                 return
 
     def _report(self, meter: Meter) -> Stepped:
@@ -274,20 +288,19 @@ class Trainer:
 
     def _validate(self) -> Iterator[Event]:
         progress, config = self.progress, self.config
-        self.model.eval()
-        with torch.inference_mode():
-            scores = self.validate(self.model)
+        scores = self._measure_dev()
         rank = [scores.score, -scores.loss]
         best = progress.record_validation(rank, config.optim.plateau_patience)
         if progress.record_snapshot(rank, config.average, config.average_of):
             yield SnapshotDue(progress.update, named_weights(self.model))
-        yield Validated(
-            progress.update,
-            progress.epoch,
-            scores.loss,
-            scores.score,
-            scores.metric,
-            best,
-            progress.seconds,
-            dict(scores.details),
-        )
+        yield self._validated(scores, best)
+
+    def _measure_dev(self) -> Scores:
+        self.model.eval()
+        with torch.inference_mode():
+            return self.validate(self.model)
+
+    def _validated(self, scores: Scores, best: bool) -> Validated:
+        progress, details = self.progress, dict(scores.details)
+        place = progress.update, progress.epoch
+        return Validated(*place, scores.loss, scores.score, scores.metric, best, progress.seconds, details)

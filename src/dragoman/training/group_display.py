@@ -1,0 +1,196 @@
+"""What is shown while several runs train side by side: a line for each run, live or as it happens."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.runs.history import read_metrics
+from dragoman.training.display import format_duration
+from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated
+from dragoman.training.pool import JobEnded, JobStarted, PoolEvent
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from dragoman.training.worker import Job
+
+KINDS: dict[str, Any] = {kind.__name__.lower(): kind for kind in (Started, Stepped, Validated, Stopped)}
+QUIET_SECONDS = 60.0  # the longest that lines say nothing about a run
+
+
+class Follower:
+    """Reads what a run reports, from the file that it writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        tail = read_metrics(folder)
+        self._offset = tail.offset
+        self._validated = max((event["update"] for event in tail.events if event["event"] == "validated"), default=0)
+
+    def poll(self) -> list[Event]:
+        """Return the events since the last call. No validation is returned twice."""
+        tail = read_metrics(self.folder, self._offset)
+        self._offset = tail.offset
+        events: list[Event] = []
+        for plain in tail.events:
+            kind = KINDS.get(plain.get("event", ""))
+            if kind is None:
+                continue
+            event = kind(**{field.name: plain[field.name] for field in fields(kind) if field.name in plain})
+            if isinstance(event, Validated):
+                if event.update <= self._validated:
+                    continue
+                self._validated = event.update
+            events.append(event)
+        return events
+
+
+class GroupDisplay:
+    """Shows nothing; the displays that show something derive from it."""
+
+    def __init__(self) -> None:
+        self.followers: dict[str, Follower] = {}
+
+    def __call__(self, event: PoolEvent) -> None:
+        """Show what has happened, and how far the runs are."""
+        if isinstance(event, JobStarted):
+            self.followers[event.job.name] = Follower(Path(event.job.out))
+            self.started(event.job)
+        for name, follower in self.followers.items():
+            for each in follower.poll():
+                self.show(name, each)
+        if isinstance(event, JobEnded):
+            self.followers.pop(event.job.name, None)
+            self.ended(event)
+
+    def started(self, job: Job) -> None:
+        """Show that a run has started."""
+
+    def show(self, name: str, event: Event) -> None:
+        """Show what a run reports."""
+
+    def ended(self, event: JobEnded) -> None:
+        """Show that a run has ended."""
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence between the lines of the runs."""
+
+    def close(self) -> None:
+        """Remove what would stand in the way of other output."""
+
+
+class GroupLines(GroupDisplay):
+    """Prints lines that begin with the name of the run: one for each validation, or each minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._printed: dict[str, float] = {}  # when each run last had a line
+
+    def started(self, job: Job) -> None:
+        """Print that a run has started."""
+        self._print(job.name, "started")
+
+    def show(self, name: str, event: Event) -> None:
+        """Print a line about the event, if it deserves one."""
+        if isinstance(event, Started) and event.update:
+            self._print(name, f"resuming from update {event.update:,}")
+        elif isinstance(event, Stepped) and time.monotonic() - self._printed.get(name, 0.0) > QUIET_SECONDS:
+            self._print(name, f"update {event.update:,}  {format_duration(event.seconds)}  loss {event.loss:.3f}")
+        elif isinstance(event, Validated):
+            self._print(name, describe_validation(event))
+        elif isinstance(event, Stopped):
+            self._print(name, describe_stop(event))
+
+    def ended(self, event: JobEnded) -> None:
+        """Print how a run ended, if it went wrong."""
+        if not event.is_done and not event.is_interrupted:
+            self._print(event.job.name, f"failed: {event.describe()}")
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence."""
+        print(sentence, file=sys.stderr, flush=True)
+
+    def _print(self, name: str, text: str) -> None:
+        self._printed[name] = time.monotonic()
+        self.say(f"{name}: {text}")
+
+
+class GroupBars(GroupDisplay):
+    """Shows a bar for each run that trains; what is done becomes a line above them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self.progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[status]}"),
+            console=Console(stderr=True),
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._best: dict[str, str] = {}
+        self._last: dict[str, int] = {}
+
+    def started(self, job: Job) -> None:
+        """Add a bar."""
+        self.progress.start()
+        self._tasks[job.name] = self.progress.add_task(job.name, total=None, status="reading the data")
+        self._best[job.name] = ""
+
+    def show(self, name: str, event: Event) -> None:
+        """Move the bar of a run."""
+        task = self._tasks[name]
+        if isinstance(event, Started):
+            self._last[name] = event.last_update
+            total = event.last_update if event.last_update < ENDLESS else None
+            self.progress.update(task, total=total, completed=event.update, status=f"update {event.update:,}")
+        elif isinstance(event, Stepped):
+            last = f" of {self._last[name]:,}" if self._last.get(name, ENDLESS) < ENDLESS else ""
+            status = f"update {event.update:,}{last} · loss {event.loss:.3f}{self._best[name]}"
+            self.progress.update(task, completed=event.update, status=status)
+        elif isinstance(event, Validated) and event.best:
+            self._best[name] = f" · best {event.metric} {abs(event.score):.2f}"
+        elif isinstance(event, Stopped):
+            self.progress.update(task, completed=event.update, status="evaluating" if event.finished else "saving")
+            self.say(f"{name}: {describe_stop(event)}")
+
+    def ended(self, event: JobEnded) -> None:
+        """Remove the bar of a run."""
+        self.progress.remove_task(self._tasks.pop(event.job.name))
+        if not event.is_done and not event.is_interrupted:
+            self.say(f"{event.job.name}: failed: {event.describe()}")
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence above the bars."""
+        self.progress.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Remove the bars."""
+        self.progress.stop()
+
+
+def choose_display(quiet: bool = False) -> GroupDisplay:
+    """Return the display that suits standard error."""
+    if quiet:
+        return GroupDisplay()
+    return GroupBars() if sys.stderr.isatty() else GroupLines()
+
+
+def describe_validation(event: Validated) -> str:
+    """Describe a validation in one line."""
+    best = "  best so far" if event.best else ""
+    when = f"update {event.update:>6,}  {format_duration(event.seconds):>8}"
+    return f"{when}  dev loss {event.loss:.3f}  {event.metric} {abs(event.score):.2f}{best}"
+
+
+def describe_stop(event: Stopped) -> str:
+    """Say in a sentence why training stopped."""
+    if event.finished:
+        return f"trained {event.update:,} updates in {format_duration(event.seconds)}: {event.reason}"
+    return f"{event.reason} at update {event.update:,}; everything is saved"
