@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.data.examples import Example
+from dragoman.data.splits import Data
 from dragoman.training import display
 from dragoman.training.events import ENDLESS, Started, Stepped, Stopped, Validated
+from dragoman.training.forecast import Forecast
 
 
 def stepped(update: int, seconds: float) -> Stepped:
@@ -37,3 +40,34 @@ def test_time_left_is_that_of_the_limit_that_comes_first(
     live(Stopped(150, "interrupted", False, 10.0))
     assert live.progress.finished or not live.progress.live.is_started
     assert "resuming from update 50" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("forecast", "said"),
+    [
+        (Forecast(0.1, 6960, 3.0), ["about 11.6 min for 6,960 updates"]),
+        (
+            Forecast(0.1, 6960, 3.0, 60),
+            ["about 11.6 min for 6,960 updates", "--max-time 60 stops after about 570 updates; about 3 s of it"],
+        ),
+        (Forecast(0.1, 6960, 3.0, 6000), ["--max-time 6000 is enough for all of them"]),
+        (Forecast(0.1, 6960, 100.0, 60), ["stops after about 300 updates", "may take about 70 s longer than"]),
+        (Forecast(0.1, ENDLESS, 0.0, 60), ["stops after about 600 updates"]),
+    ],
+)
+def test_the_estimate_is_not_the_limit(forecast: Forecast, said: list[str]) -> None:
+    lines = display.describe_time(forecast)
+    assert all(any(part in line for line in lines) for part in said)
+    assert any("limit: " in line for line in lines) == (forecast.limit is not None)
+    assert any("time: " in line for line in lines) == (forecast.updates < ENDLESS)
+
+
+def test_the_plan_says_that_rows_of_one_source_are_measured_together() -> None:
+    rows = [Example({"source": source}, target, 1, "a.tsv") for source in "aab" for target in "xy"]
+    single = [Example({"source": source}, "x", 1, "a.tsv") for source in "ab"]
+    texts = [Example({}, "x", 1, "a.txt")] * 3
+    assert display.describe_sides(Data(rows, single, rows, {})) == [
+        "6 rows to train on, 2 for dev, 6 for test (2 distinct sources)",
+        "rows of dev and test with the same source are measured together",
+    ]
+    assert display.describe_sides(Data(texts, texts, [], {})) == ["3 rows to train on, 3 for dev, 0 for test"]

@@ -70,3 +70,14 @@ def test_quiet_and_verbose_answers(call: Any, tiny_run: Any) -> None:
 def test_quiet_and_verbose_together_are_refused(call: Any, tiny_run: Any) -> None:
     answer = call("predict", tiny_run.folder, "--quiet", "--verbose")
     assert answer.code == 2 and "contradict" in answer.err
+
+
+def test_a_time_limit_is_not_printed_as_the_estimate(
+    call: Any, tmp_path: Path, tiny_run: Any, as_flags: Callable[[dict[str, Any]], list[str]]
+) -> None:
+    options = as_flags(merge(tiny_run.settings, {"training": {"max_updates": 10**6, "max_epochs": 10**6}}))
+    answer = call("train", tiny_run.pairs, "--out", tmp_path / "run", *options, "--dry-run", "--max-time", 1)
+    (time,) = (line for line in answer.err.splitlines() if "time: about" in line)
+    assert "for 1,000,000 updates" in time and "about 1 s" not in time
+    assert "limit: --max-time 1 stops after about" in answer.err
+    assert "not part of the limit" in answer.err

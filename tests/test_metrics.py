@@ -254,6 +254,16 @@ def test_the_report_reads_well() -> None:
     assert next(iter(report.scores)) == report.headline
 
 
+def test_the_report_says_that_rows_of_one_source_are_measured_together() -> None:
+    report = metrics.measure_outputs(["a", "b"], [["a"], ["d", "e"]], examples=4, resamples=20)
+    assert report.to_text().splitlines()[:2] == [
+        "4 rows, 2 distinct sources, 3 references; 95 % intervals in brackets",
+        "rows with the same source are measured together",
+    ]
+    assert metrics.Report.from_json(report.to_json()) == report
+    assert "distinct" not in metrics.measure_outputs(["a"], [["a"]], examples=1, resamples=20).to_text()
+
+
 def test_the_headline_fits_the_targets() -> None:
     formal = [" ".join(random.Random(i).choices(["JUMP", "WALK", "LEFT"], k=12)) for i in range(200)]
     assert metrics.choose_metrics("symbols", ["k æ t"] * 9).headline == "exact"

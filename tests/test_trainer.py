@@ -33,6 +33,7 @@ from dragoman.training.checkpoints.progress import Progress
 from dragoman.training.checkpoints.snapshots import Snapshots, average, load_final_weights
 from dragoman.training.corpus import encode_corpus
 from dragoman.training.events import CheckpointDue, Evaluated, Event, Scores, Started, Stepped, Stopped, Validated
+from dragoman.training.forecast import Ending, foresee_ending
 from dragoman.training.objective.loss import loss_and_gold, summed_loss
 from dragoman.training.optim.optimizer import make_optimizer
 from dragoman.training.optim.schedule import learning_rate
@@ -187,7 +188,9 @@ def test_every_counter_comes_back(bench: Bench, tmp_path: Path) -> None:
     ends = [events[-1] for events, _ in runs]
     assert ends[0].update == ends[1].update == 36 and ends[0].reason == ends[1].reason  # type: ignore[union-attr]
     counters = [
-        replace(progress, seconds=0.0, metrics_bytes=0, window=replace(progress.window, seconds=0.0))
+        replace(
+            progress, seconds=0.0, validation_seconds=0.0, metrics_bytes=0, window=replace(progress.window, seconds=0.0)
+        )
         for progress in (trainer.progress for _, trainer in runs)
     ]
     assert counters[0] == counters[1] and counters[0].reductions == 4
@@ -466,6 +469,35 @@ def test_the_time_limit_holds_over_all_sittings(bench: Bench, tmp_path: Path) ->
     again = list(run(bench.trainer(tmp_path, max_time=0.2, **options), tmp_path))
     assert [type(event) for event in again] == [Stopped]
     more = list(run(bench.trainer(tmp_path, max_time=first[-1].seconds + 0.2, **options), tmp_path))
+    assert isinstance(more[-1], Stopped) and more[-1].update > first[-1].update
+
+
+def test_the_time_limit_covers_what_follows_the_last_update(bench: Bench, tmp_path: Path) -> None:
+    """The clock is that of the tokens here: an update ends training once the rest of the limit is needed."""
+    ending = Ending(tokens=100, validations=3.0)
+    progress = Progress(tokens=1000, seconds=10.0)  # 0.01 s per token: a validation is expected to take 2 s
+    assert not ending.is_due(progress, limit=16.5) and ending.is_due(progress, limit=15.9)
+    progress.validation_seconds = 1.0  # now it is known
+    assert not ending.is_due(progress, limit=13.5) and ending.is_due(progress, limit=13.0)
+    assert not Ending(validations=1000.0).is_due(progress, limit=20.1)  # training has at least half of the limit
+    planned = plan(bench.pairs, settings=bench.settings())
+    foreseen = foresee_ending(planned.data, planned.system.recipe, planned.rows.target_lengths)
+    tests, devs = len(planned.data.test), len(planned.data.dev)
+    assert foreseen.validations == pytest.approx(2 + tests / devs * 2)  # a beam of 5 costs two validations
+    assert foreseen.tokens >= devs
+
+
+def test_a_run_that_a_time_limit_ended_is_over(bench: Bench, tmp_path: Path) -> None:
+    """Also if what follows the last update took less time than was kept for it."""
+    options: dict[str, Any] = {"max_updates": 10**6, "max_epochs": None, "patience": 10**6, "validate_every": 10**6}
+    trainer = bench.trainer(tmp_path, max_time=1.0, **options)
+    trainer.ending = Ending(tokens=10**9, validations=1.0)
+    first = list(run(trainer, tmp_path))
+    assert isinstance(first[-1], Stopped) and "time limit of 1 s" in first[-1].reason
+    assert first[-1].seconds < 1.0  # half of the limit was kept
+    again = list(run(bench.trainer(tmp_path, max_time=1.0, **options), tmp_path))
+    assert [type(event) for event in again] == [Stopped]
+    more = list(run(bench.trainer(tmp_path, max_time=first[-1].seconds + 1.2, **options), tmp_path))
     assert isinstance(more[-1], Stopped) and more[-1].update > first[-1].update
 
 

@@ -81,6 +81,13 @@ def references(examples: Iterable[Example]) -> list[tuple[Mapping[str, str], lis
     return [(sources, list(targets)) for sources, targets in groups.values()]
 
 
+def count_sources(examples: Sequence[Example]) -> int:
+    """Return how many outputs are measured: one for each distinct source; of plain text, each row."""
+    if not examples or not examples[0].sources:
+        return len(examples)
+    return len({identity(example) for example in examples})
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """One source that is in both files: where, and whether the target is the same too."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dragoman.data.audit.audit import Audit
-from dragoman.data.examples import Example, Identity, Overlap, identity, overlap, references
+from dragoman.data.examples import Example, Identity, Overlap, count_sources, identity, overlap, references
 from dragoman.data.options import DataConfig
 from dragoman.data.reading.read import Corpus, DataSource, read
 from dragoman.data.reading.rows import ColumnPlace
@@ -54,6 +54,7 @@ class Data:
     def to_json(self) -> dict[str, Any]:
         return {
             "rows": {"train": len(self.train), "dev": len(self.dev), "test": len(self.test)},
+            "distinct_sources": {"dev": count_sources(self.dev), "test": count_sources(self.test)},
             "held_out": self.held_out,
             "files": {name: audit.to_json() for name, audit in self.audits.items()},
             "overlap": {name: shared.to_json() for name, shared in self.overlaps.items()},

@@ -21,6 +21,7 @@ class Decoded:
     references: list[list[str]]
     predictions: list[Prediction]
     scored: list[Scored]  # the first reference of each source
+    examples: int  # rows that these are: those with the same source are one here
 
 
 def evaluate(
@@ -69,7 +70,7 @@ def decode(system: System, examples: Sequence[Example], *, batch: int = 64, **se
     for prediction in predictions:
         if prediction.error is not None:
             raise UserError(prediction.error)
-    return Decoded(sources, [targets for _, targets in groups], predictions, scored)
+    return Decoded(sources, [targets for _, targets in groups], predictions, scored, len(examples))
 
 
 def measure(
@@ -86,6 +87,7 @@ def measure(
         log_probs=[scored.log_prob for scored in decoded.scored],
         tokens=[len(scored.tokens) for scored in decoded.scored],
         symbols=system.target.kind == "symbols",
+        examples=decoded.examples,
     )
 
 

@@ -144,7 +144,8 @@ class TrainingConfig(Section):
     max_updates: int | None = Field(None, gt=0)
     max_epochs: int | None = Field(60, gt=0)
     max_time: float | None = Field(None, gt=0)
-    """Seconds of training, over all sessions."""
+    """Seconds of training, over all sessions. The last validation and the evaluation are part of
+    them, as far as they can be foreseen."""
     validate_every: int | None = Field(None, gt=0)
     """Number of updates between validations. None: once per epoch."""
     patience: int = Field(10, gt=0)

@@ -54,7 +54,7 @@ def write_card(facts: CardFacts) -> str:
         "",
         "## Data",
         "",
-        f"- {rows['train']:,} training rows, {rows['dev']:,} dev rows, {rows['test']:,} test rows",
+        f"- {rows['train']:,} training rows, {_count(data, 'dev')}, {_count(data, 'test')}",
         *(f"- {name}: {count:,} rows could not be used (see audit.json)" for name, count in dropped.items() if count),
         *([f"- {data['held_out']}"] if data["held_out"] else []),
         "",
@@ -77,6 +77,12 @@ def write_card(facts: CardFacts) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _count(data: Mapping[str, Any], side: str) -> str:
+    """Return the number of rows of a side; rows with the same source are measured together."""
+    rows, sources = data["rows"][side], data["distinct_sources"][side]
+    return f"{rows:,} {side} rows" + (f" ({sources:,} distinct sources)" if sources != rows else "")
 
 
 def scores_heading(side: str) -> str:

@@ -7,11 +7,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dragoman.data.examples import count_sources
 from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+    from dragoman.data.splits import Data
+    from dragoman.training.forecast import Forecast
     from dragoman.training.plan import Plan
     from dragoman.training.trainer import Trainer
 
@@ -26,22 +29,52 @@ def print_plan(plan: Plan, trainer: Trainer, *, every_setting: bool = False) -> 
     for name, overlap in data.overlaps.items():
         if overlap.rows:
             _print(f"{name}: {overlap.report()}")
-    _print(f"{len(data.train):,} rows to train on, {len(data.dev):,} for dev, {len(data.test):,} for test\n")
+    for line in describe_sides(data):
+        _print(line)
+    _print("")
     for reason in plan.reasons:
         _print(f"  {reason}")
     _print(f"  {plan.system.model.parameters_count:,} parameters, on {trainer.device}")
-    updates = trainer.last_update
-    if updates < ENDLESS and not trainer.progress.update:
-        expected = trainer.measure() * updates
-        limit = trainer.config.max_time
-        _print(
-            f"  time: about {format_duration(min(expected, limit or expected))} for {updates:,} updates at the speed "
-            "just measured; less if the dev score stops improving"
-        )
+    if not trainer.progress.update:
+        for line in describe_time(trainer.forecast()):
+            _print(f"  {line}")
     if every_setting:
         _print("")
         for setting in flatten_settings(plan.system.recipe.dump()):
             _print(f"  {setting}")
+
+
+def describe_sides(data: Data) -> list[str]:
+    """Return how many rows are on each side of the data, and how many distinct sources dev and test have."""
+    counts = []
+    for name, rows in (("dev", data.dev), ("test", data.test)):
+        sources = count_sources(rows)
+        distinct = f" ({sources:,} distinct sources)" if sources < len(rows) else ""
+        counts.append(f"{len(rows):,} for {name}{distinct}")
+    lines = [f"{len(data.train):,} rows to train on, {', '.join(counts)}"]
+    return lines + ["rows of dev and test with the same source are measured together"] * ("(" in lines[0])
+
+
+def describe_time(forecast: Forecast) -> list[str]:
+    """Return how long training will take, and how far a time limit lets it get."""
+    lines = []
+    if forecast.updates < ENDLESS:
+        lines.append(
+            f"time: about {format_duration(forecast.training)} for {forecast.updates:,} updates at the speed just "
+            "measured, and validations; less if the dev score stops improving"
+        )
+    if forecast.limit is not None:
+        within = forecast.updates_within_limit
+        far = f"stops after about {within:,} updates" if within < forecast.updates else "is enough for all of them"
+        lines.append(
+            f"limit: --max-time {forecast.limit:g} {far}; about {format_duration(forecast.kept)} of it are kept for "
+            "the last validation and the evaluation"
+        )
+        if forecast.kept < forecast.ending:
+            more = format_duration(forecast.ending - forecast.kept)
+            lines.append(f"       these may take about {more} longer than the limit allows")
+        lines.append("       not part of the limit: reading the data before the first update, and the report page")
+    return lines
 
 
 def flatten_settings(settings: Mapping[str, Any], above: str = "") -> Iterator[str]:

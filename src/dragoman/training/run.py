@@ -24,6 +24,7 @@ from dragoman.training.checkpoints.checkpoint import Checkpoint
 from dragoman.training.checkpoints.snapshots import load_final_weights
 from dragoman.training.corpus import make_caches, training_corpus
 from dragoman.training.events import Evaluated, Event, Stopped
+from dragoman.training.forecast import foresee_ending
 from dragoman.training.plan import Plan, plan
 from dragoman.training.trainer import Trainer
 from dragoman.training.validation import make_validator
@@ -140,6 +141,7 @@ def _make_trainer(planned: Plan, measured: System, folder: Path | None, checkpoi
         make_validator(measured, planned.data.dev, planned.metric.headline, folder),
         torch.from_numpy(word_dropout_rates(system.target.counts)),
         checkpoint,
+        foresee_ending(planned.data, system.recipe, planned.rows.target_lengths),
     )
 
 

@@ -40,6 +40,7 @@ from dragoman.training.events import (
     Stopped,
     Validated,
 )
+from dragoman.training.forecast import Ending, Forecast
 from dragoman.training.freezing import find_frozen
 from dragoman.training.loading import BatchLoader
 from dragoman.training.meter import Meter
@@ -66,9 +67,13 @@ class Trainer:
         validate: Callable[[Model], Scores],
         rare_targets: Tensor | None = None,
         resume: Checkpoint | None = None,
+        ending: Ending | None = None,
     ) -> None:
-        """``rare_targets`` (V,): the chance of each token to be hidden in the decoder's inputs."""
-        self.model, self.data, self.config = model, data, config
+        """``rare_targets`` (V,): the chance of each token to be hidden in the decoder's inputs.
+
+        ``ending``: the work after the last update, which a time limit is to cover.
+        """
+        self.model, self.data, self.config, self.ending = model, data, config, ending or Ending()
         self.validate, self.rare_targets = validate, rare_targets
         self.device = pick_device(config.device)
         threads = config.threads or available_cores()
@@ -105,7 +110,9 @@ class Trainer:
         progress, config = self.progress, self.config
         last_update = self.last_update
         batches = self._batches(progress.epoch)
-        progress.done = self._reason_to_stop(last_update) if progress.done else ""  # limits may have been raised since
+        if progress.time_limit < (config.max_time or ENDLESS):  # limits may have been raised since
+            progress.time_limit = 0.0
+        progress.done = self._reason_to_stop(last_update) if progress.done else ""
         if progress.done:
             yield Stopped(progress.update, progress.done, True, progress.seconds)
             return
@@ -129,13 +136,17 @@ class Trainer:
                 progress.epoch, progress.position = progress.epoch + 1, 0
                 batches = self._batches(progress.epoch)
             progress.seconds = clock()
-            ends = progress.update >= last_update or (config.max_time or float("inf")) <= progress.seconds
+            if self._is_time_over():
+                progress.time_limit = config.max_time or 0.0
+            ends = progress.update >= last_update or progress.time_limit > 0
             if ends or progress.update % config.log_every == 0:
                 yield self._report(meter)
             validates = ends or progress.update % validate_every == 0
             if validates:
+                began_validation = time.monotonic()
                 with meter.paused():
                     yield from self._validate()
+                progress.validation_seconds = time.monotonic() - began_validation
                 progress.seconds = clock()
             reason = self._reason_to_stop(last_update)
             if reason and progress.window.updates:  # patience ended: the last window is a shorter one
@@ -167,11 +178,14 @@ class Trainer:
         progress, config = self.progress, self.config
         if progress.update >= last_update:
             return f"{last_update:,} updates done"
-        if config.max_time is not None and progress.seconds >= config.max_time:
+        if config.max_time is not None and (progress.time_limit >= config.max_time or self._is_time_over()):
             return f"time limit of {config.max_time:g} s"
         if progress.waited >= config.patience:
             return f"no better dev score for {config.patience} validations"
         return ""
+
+    def _is_time_over(self) -> bool:
+        return self.config.max_time is not None and self.ending.is_due(self.progress, self.config.max_time)
 
     @cached_property
     def updates_per_epoch(self) -> int:
@@ -185,6 +199,18 @@ class Trainer:
     def last_update(self) -> int:
         limits = [self.config.max_updates, self.config.max_epochs and self.config.max_epochs * self.updates_per_epoch]
         return min((limit for limit in limits if limit), default=ENDLESS)
+
+    def forecast(self) -> Forecast:
+        """Measure the speed and forecast how long training takes from here on."""
+        progress, limit = self.progress, self.config.max_time
+        per_update = self.measure()
+        per_token = per_update * self.updates_per_epoch / max(self.data.tokens, 1)
+        return Forecast(
+            per_update,
+            self.last_update - progress.update,
+            self.ending.seconds(progress.validation_seconds, per_token),
+            limit and max(0.0, limit - progress.seconds),
+        )
 
     def measure(self, updates: int = 3) -> float:
         """Return the seconds that an update takes here.

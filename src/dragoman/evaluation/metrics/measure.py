@@ -27,6 +27,7 @@ def measure_outputs(
     log_probs: Sequence[float] | None = None,
     tokens: Sequence[int] | None = None,
     symbols: bool = False,
+    examples: int | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Report:
@@ -35,7 +36,8 @@ def measure_outputs(
     ``log_probs`` and ``tokens`` are, for each row, the log-probability of a reference and its
     number of tokens, the end symbol included; with them the report has a perplexity. ``symbols``
     says that targets are symbols separated by spaces: then the word error rate is called symbol
-    error rate (on phones: PER).
+    error rate (on phones: PER). ``examples`` is the number of rows in the data, where those with the
+    same source were put together.
     """
     names = [headline, *(name for name in metrics if name != headline)]
     statistics = {name: compute_statistics(name, outputs, references) for name in names if name != "perplexity"}
@@ -62,6 +64,7 @@ def measure_outputs(
         else score_by_length(statistics[headline], source_lengths, resamples=resamples, seed=seed),
         length_unit=length_unit,
         confusion=count_confusions(outputs, references),
+        examples=examples,
     )
 
 

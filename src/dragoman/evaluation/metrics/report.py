@@ -39,13 +39,14 @@ class LengthBucket:
 class Report:
     """All that an evaluation measured."""
 
-    rows: int
+    rows: int  # outputs that were measured: one for each distinct source
     references: int  # of all rows together
     headline: str
     scores: dict[str, Score]  # the headline first
     by_length: list[LengthBucket] = field(default_factory=list)
     length_unit: str = "tokens"
     confusion: Confusion | None = None  # only where the targets are a few classes
+    examples: int | None = None  # rows of the data; None: as many as were measured, or unknown
 
     @property
     def value(self) -> float:
@@ -68,12 +69,16 @@ class Report:
             by_length=[LengthBucket(**bucket) for bucket in plain["by_length"]],
             length_unit=plain["length_unit"],
             confusion=None if confusion is None else Confusion(**confusion),
+            examples=plain.get("examples"),
         )
 
     def to_text(self) -> str:
         """Return the report as a table for people."""
         several = "" if self.references == self.rows else f", {self.references:,} references"
-        lines = [f"{self.rows:,} rows{several}; 95 % intervals in brackets", ""]
+        is_grouped = self.examples not in (None, self.rows)
+        count = f"{self.examples:,} rows, {self.rows:,} distinct sources" if is_grouped else f"{self.rows:,} rows"
+        lines = [f"{count}{several}; 95 % intervals in brackets"]
+        lines += ["rows with the same source are measured together", ""] if is_grouped else [""]
         width = max(len(score.label) for score in self.scores.values())
         for score in self.scores.values():
             unit = f" {score.unit}" if score.unit else "  "

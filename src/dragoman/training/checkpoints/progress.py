@@ -27,6 +27,8 @@ class Progress:
     position: int = 0  # batches of this epoch that training has read
     tokens: int = 0
     seconds: float = 0.0  # of training, over all sessions
+    validation_seconds: float = 0.0  # that the last validation took
+    time_limit: float = 0.0  # the limit that ended training, if one did
     reductions: int = 0  # of the learning rate, on plateaus
     waited: int = 0  # validations since the best one
     waited_plateau: int = 0  # validations since the best one or the last reduction
