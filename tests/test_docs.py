@@ -183,7 +183,7 @@ def test_python_page_lists_the_public_names() -> None:
 def test_every_python_call_exists(block: Block) -> None:
     functions = {
         "dragoman.train": dragoman.train,
-        "dragoman.load": dragoman.load,
+        **{f"dragoman.{name}": getattr(dragoman, name) for name in ("check", "load", "evaluate", "score", "compare")},
         "system": dragoman.System.__call__,
         **{f"system.{name}": getattr(dragoman.System, name) for name in ("predict", "stream", "score", "session")},
     }

@@ -1,27 +1,56 @@
 """Dragoman trains, measures, explains and ships encoder-decoder models from a person's own paired files.
 
 >>> import dragoman
->>> system = dragoman.train("pairs.tsv")     # or dragoman.load("runs/pairs")
->>> system("some text")
+>>> system = dragoman.load("runs/pairs")     # or dragoman.train("pairs.tsv")
+>>> text = system("some text")
+>>> report = dragoman.evaluate("runs/pairs", "test.tsv")
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dragoman.errors import UserError
+
 if TYPE_CHECKING:
+    from dragoman.data.audit.audit import Audit
+    from dragoman.evaluation.compare import Comparison
+    from dragoman.evaluation.metrics import Report
+    from dragoman.evaluation.verbs import compare, evaluate, score
     from dragoman.inference.load import load
+    from dragoman.inference.predictions import Output, Prediction, Scored
+    from dragoman.inference.session import Session
     from dragoman.inference.system import System
-    from dragoman.training.run import train
+    from dragoman.recipe.check import DataCheck, check
+    from dragoman.training.verbs import train
 
 __version__ = "0.1.0"
-__all__ = ["System", "__version__", "load", "train"]
+__all__ = [
+    "Audit", "Comparison", "DataCheck", "Output", "Prediction", "Report", "Scored", "Session", "System", "UserError",
+    "__version__", "check", "compare", "evaluate", "load", "score", "train",
+]  # fmt: skip
 
-_HOMES = {"System": "dragoman.inference.system", "load": "dragoman.inference.load", "train": "dragoman.training.run"}
+_HOMES = {
+    "Audit": "dragoman.data.audit.audit",
+    "Comparison": "dragoman.evaluation.compare",
+    "DataCheck": "dragoman.recipe.check",
+    "Output": "dragoman.inference.predictions",
+    "Prediction": "dragoman.inference.predictions",
+    "Report": "dragoman.evaluation.metrics",
+    "Scored": "dragoman.inference.predictions",
+    "Session": "dragoman.inference.session",
+    "System": "dragoman.inference.system",
+    "check": "dragoman.recipe.check",
+    "compare": "dragoman.evaluation.verbs",
+    "evaluate": "dragoman.evaluation.verbs",
+    "load": "dragoman.inference.load",
+    "score": "dragoman.evaluation.verbs",
+    "train": "dragoman.training.verbs",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Torch takes a second to import; it is imported when first needed."""
+    """Torch takes a second to import; what needs it is imported when it is first used."""
     if name in _HOMES:
         import importlib
 
@@ -30,3 +59,8 @@ def __getattr__(name: str) -> Any:
         prepare()
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names, which is what completion offers."""
+    return sorted(__all__)

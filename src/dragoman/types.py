@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+
+from dragoman.tables import make_frame
 
 if TYPE_CHECKING:  # only for annotations: whoever has tensors has imported torch
     import torch
@@ -219,9 +221,10 @@ class Step:
 
 # What happened to a candidate of the beam.
 PRUNED, KEPT, FINISHED = 0, 1, 2
+FATES = ("pruned", "kept", "finished")  # by number
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Frontier:
     """One step of the search for one source: the candidates that were considered, best first."""
 
@@ -231,6 +234,12 @@ class Frontier:
     total: np.ndarray  # (C,) float: summed over the path, as the model reports it
     fate: np.ndarray  # (C,) int8: PRUNED, KEPT or FINISHED
     attention: np.ndarray | None = None  # (kept rows of the step before, A, S): where each row looked
+    text: tuple[str, ...] = ()  # (C,) the tokens as text, where a prediction has them
+
+    def __repr__(self) -> str:
+        best = [repr(text) for text in self.text[:3]]
+        more = ", ".join([*best, *(["…"] if len(self.token) > len(best) else [])])
+        return f"Frontier({len(self.token)} candidates: {more})"
 
     @property
     def kept(self) -> np.ndarray:
@@ -238,12 +247,38 @@ class Frontier:
         return np.flatnonzero(self.fate == KEPT)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Trace:
-    """The candidates of every step of a search, with back-pointers: every hypothesis is a path."""
+    """The candidates of every step of a search, with back-pointers: every hypothesis is a path.
+
+    >>> trace = system.predict("abc", beam=3).trace
+    >>> trace
+    Trace(... steps, ... candidates)
+    >>> len(trace.steps[0].text) == len(trace.steps[0].token)
+    True
+    """
 
     steps: tuple[Frontier, ...]
     prefix: tuple[int, ...] = ()  # forced tokens; each is a step with one candidate
+
+    def __repr__(self) -> str:
+        return f"Trace({len(self.steps)} steps, {sum(len(step.token) for step in self.steps)} candidates)"
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame with one row per candidate: its token, scores, and what became of it."""
+        return make_frame(
+            {
+                "step": number,
+                "candidate": index,
+                "parent": int(step.parent[index]),
+                "token": step.text[index] if step.text else int(step.token[index]),
+                "log_prob": float(step.log_prob[index]),
+                "total": float(step.total[index]),
+                "fate": FATES[int(step.fate[index])],
+            }
+            for number, step in enumerate(self.steps)
+            for index in range(len(step.token))
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import pkgutil
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from dragoman.cli.options import Files, Json, Root, SourceColumn, TargetColumn, data_settings, print_json
-
-if TYPE_CHECKING:
-    from dragoman.data.options import DataConfig
+from dragoman.cli.options import (
+    Files,
+    Json,
+    Root,
+    SourceColumn,
+    TargetColumn,
+    parse_column,
+    parse_columns,
+    print_json,
+)
 
 
 def _modality_kinds() -> str:
@@ -46,66 +52,20 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Audit the data before training: dropped and repaired rows, lengths, overlap with dev and test."""
-    from dragoman.data.examples import overlap
-    from dragoman.data.reading.read import read
+    from dragoman.recipe import check as checking
 
-    config = _data_config(source, target, root, settings)
-    if preset is not None:
-        config = _as_preset_reads(preset, config)
-    corpus = read(files, config, _source_kinds(kind, config))
-    others = {name: read(path, config, corpus.kinds) for name, path in (("dev", dev), ("test", test)) if path}
-    overlaps = {name: overlap(corpus.examples, other.examples) for name, other in others.items()}
+    checked = checking.check(
+        files,
+        dev,
+        test,
+        source=parse_columns(source),
+        target=None if target is None else parse_column(target),
+        root=root,
+        kind=kind,
+        preset=preset,
+        settings=settings or [],
+    )
     if as_json:
-        print_json(
-            {
-                "train": corpus.audit.to_json(),
-                **{name: other.audit.to_json() for name, other in others.items()},
-                "overlap": {name: each.to_json() for name, each in overlaps.items()},
-            }
-        )
-        return
-    typer.echo(corpus.audit.report())
-    for name, other in others.items():
-        typer.echo(f"\n{name}: {other.audit.report()}\n\n{name}: {overlaps[name].report()}")
-
-
-def _data_config(
-    source: list[str] | None, target: str | None, root: str | None, settings: list[str] | None
-) -> DataConfig:
-    """Return the settings of the data that the options give; ``--set`` may change no others."""
-    from pydantic import ValidationError
-
-    from dragoman.config import ConfigError, explain, parse_overrides
-    from dragoman.data.options import DataConfig
-
-    others = parse_overrides(settings or [])
-    data = others.pop("data", {})
-    if others or not isinstance(data, dict):
-        wrong = next(iter(others), "data")
-        raise ConfigError(f"--set {wrong}: check uses settings of the data only, for example data.format=tsv")
-    try:
-        return DataConfig(**(data | data_settings(source, target, root)))
-    except ValidationError as error:
-        raise explain(error, DataConfig, "data") from None
-
-
-def _as_preset_reads(preset: str, config: DataConfig) -> DataConfig:
-    """Return the preset's settings of the data, changed by those that were given."""
-    from dragoman.recipe.layers import gather_settings
-    from dragoman.recipe.schema import make_reading
-
-    return make_reading(gather_settings(preset, overrides={"data": config.model_dump(exclude_unset=True)}))
-
-
-def _source_kinds(kind: str | None, config: DataConfig) -> dict[str, str]:
-    """Return the kind of every source if ``--kind`` gives it, else nothing."""
-    from dragoman.config import nearest
-    from dragoman.data.examples import SOURCE
-    from dragoman.errors import UserError
-    from dragoman.parts import kinds
-
-    if kind is None:
-        return {}
-    if kind not in kinds("modality"):
-        raise UserError(f"--kind {kind}: no such kind; {nearest(kind, kinds('modality'))}")
-    return dict.fromkeys(config.column_selection().sources or [SOURCE], kind)
+        print_json(checked.to_json())
+    else:
+        typer.echo(checked.to_text(), nl=False)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dragoman.cli.evaluate import read_corpus
 from dragoman.cli.options import Beam, Device, Json, Root, SourceColumn, TargetColumn, print_json
-
-if TYPE_CHECKING:
-    from dragoman.evaluation.compare import Comparison
-    from dragoman.evaluation.several import SeveralComparison
 
 
 def compare(
@@ -37,25 +33,12 @@ def compare(
 
     Every run is compared with the first one. A folder of seeds counts as one model.
     """
-    from dragoman.evaluation.compare import compare_systems
-    from dragoman.evaluation.several import Entrant, compare_several
-    from dragoman.inference.load import load
-    from dragoman.runs.groups import runs_of
+    from dragoman.evaluation import verbs
 
     folders, files = split_arguments(paths)
-    names = name_runs(folders)
-    entrants = [
-        Entrant(name, [load(run, device) for run in runs_of(folder)])
-        for name, folder in zip(names, folders, strict=True)
-    ]
+    entrants = verbs.open_entrants(folders, device)
     corpus = read_corpus(entrants[0].systems[0], files, source, target, root)
-    label = " ".join(files)
-    comparison: Comparison | SeveralComparison
-    if len(entrants) == 2 and all(len(entrant.systems) == 1 for entrant in entrants):
-        first, second = (entrant.systems[0] for entrant in entrants)
-        comparison = compare_systems(first, second, corpus.examples, label, (names[0], names[1]), beam)
-    else:
-        comparison = compare_several(entrants, corpus.examples, label, beam)
+    comparison = verbs.compare_entrants(entrants, corpus.examples, verbs.describe_data(files), beam)
     if as_json:
         print_json(comparison.to_json())
     else:
@@ -82,9 +65,3 @@ def split_arguments(paths: Sequence[str]) -> tuple[list[Path], list[str]]:
     if not files:
         raise UserError(f"compare needs a file with references after the runs, for example {folders[-1]} test.tsv")
     return folders, files
-
-
-def name_runs(folders: Sequence[Path]) -> list[str]:
-    """Return the names of the folders, or their paths where two names are the same."""
-    names = [folder.resolve().name for folder in folders]
-    return names if len({*names}) == len(names) else [str(folder) for folder in folders]

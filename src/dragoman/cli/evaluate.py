@@ -31,7 +31,6 @@ from dragoman.cli.options import (
 
 if TYPE_CHECKING:
     from dragoman.data.reading.read import Corpus
-    from dragoman.evaluation.metrics import Report, SeedsReport
     from dragoman.inference.system import System
 
 
@@ -53,24 +52,16 @@ def evaluate(
     verbose: Verbose = False,
 ) -> None:
     """Measure a run on a file with references. A folder of seeds is measured by the mean of its runs."""
-    from dragoman.errors import UserError
-    from dragoman.evaluation import evaluate as evaluation
-    from dragoman.runs.groups import runs_of, seed_folders
+    from dragoman.evaluation import verbs
 
     messages = Messages.of(quiet, verbose)
-    if seed_folders(run) and ensemble:
-        raise UserError(f"--ensemble: {run} holds the runs of several seeds; name one of them, e.g. {run}/seed-1")
-    systems = {folder.name: load_system(folder, device, ensemble, lm, lm_weight) for folder in runs_of(run)}
+    systems = verbs.load_seeds(run, device, ensemble or (), lm, lm_weight)
     system = next(iter(systems.values()))
     corpus = read_corpus(system, files, source, target, root)
     messages.detail(f"{system!r} on {system.device}")
     messages.detail(corpus.audit.report())
     messages.detail(f"search: {describe_search(system.search_config(beam=beam, ctc=ctc))}")
-    report: Report | SeedsReport
-    if seed_folders(run):
-        report = evaluation.evaluate_seeds(systems, corpus.examples, batch=batch, beam=beam, ctc=ctc)
-    else:
-        report = evaluation.evaluate(system, corpus.examples, batch=batch, beam=beam, ctc=ctc)
+    report = verbs.evaluate_runs(systems, corpus.examples, batch=batch, beam=beam, ctc=ctc)
     if as_json:
         print_json({"run": str(run), "audit": corpus.audit.to_json(), **report.to_json()})
     else:
@@ -94,6 +85,7 @@ def score(
 
     Each row gives a line: log-probability, perplexity, target. Standard error has a summary.
     """
+    from dragoman.evaluation import verbs
     from dragoman.evaluation.metrics import split_words
 
     messages = Messages.of(quiet, verbose)
@@ -103,10 +95,7 @@ def score(
     messages.detail(corpus.audit.report())
     examples = corpus.examples
     texts = [example.target for example in examples]
-    if system.is_language_model:
-        scored_rows = system.score(texts, batch=batch)
-    else:
-        scored_rows = system.score([dict(example.sources) for example in examples], texts, batch=batch)
+    scored_rows = verbs.score_examples(system, examples, batch)
     for example, scored in zip(examples, scored_rows, strict=True):
         if as_json:
             plain = {"line": example.line, "log_prob": scored.log_prob, "perplexity": scored.perplexity,

@@ -67,15 +67,15 @@ Device = Annotated[str, typer.Option(help="Device to compute on: auto, cpu, cuda
 
 def data_settings(source: list[str] | None, target: str | None, root: str | None) -> dict[str, Any]:
     """Return the settings of the data that ``--source``, ``--target`` and ``--root`` stand for."""
-    settings: dict[str, Any] = {}
-    if source:
-        columns = [parse_column(name) for name in source]
-        settings["source"] = columns if len(columns) > 1 else columns[0]
-    if target is not None:
-        settings["target"] = parse_column(target)
-    if root is not None:
-        settings["root"] = root
-    return settings
+    from dragoman.recipe import arguments
+
+    return arguments.data_settings(parse_columns(source), None if target is None else parse_column(target), root)
+
+
+def parse_columns(names: list[str] | None) -> list[str | int] | str | int | None:
+    """Return the source columns that ``--source`` names; None: it was not given."""
+    columns = [parse_column(name) for name in names or []]
+    return columns if len(columns) > 1 else next(iter(columns), None)
 
 
 def parse_column(text: str) -> str | int:
@@ -87,13 +87,9 @@ def load_system(
     run: Path, device: str, ensemble: list[Path] | None, lm: Path | None = None, lm_weight: float | None = None
 ) -> System:
     """Load a run, or an ensemble of runs, with or without a language model."""
-    from dragoman.errors import UserError
-    from dragoman.inference.load import load
+    from dragoman.inference.load import load_combined
 
-    if lm is None and lm_weight is not None:
-        raise UserError("--lm-weight is the weight of a language model; give one with --lm RUN")
-    weight = {} if lm_weight is None else {"lm_weight": lm_weight}
-    return load([run, *(ensemble or [])], device, lm=lm, **weight)
+    return load_combined(run, device, ensemble or (), lm, lm_weight)
 
 
 def describe_search(config: SearchConfig) -> str:

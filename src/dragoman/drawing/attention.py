@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from dragoman.drawing.alignment import alignment_svg
 from dragoman.drawing.picture import over_picture, stacked
 from dragoman.drawing.sound import over_spectrogram
 from dragoman.errors import UserError
+from dragoman.files import write_atomically
 from dragoman.types import Axis
 
 LONGEST_TITLE = 100  # characters of the input
@@ -47,6 +49,30 @@ class AttentionView:
     along: str  # what the columns are, in words
     kind: str  # of the first source: "text", "image", …
     files: Mapping[str, DrawnSource] = field(default_factory=dict)  # by source
+
+
+@dataclass(frozen=True, repr=False)
+class Drawing:
+    """A drawing that a notebook shows, and that can be saved."""
+
+    content: bytes | str  # of a PNG or an SVG file
+
+    def __repr__(self) -> str:
+        return f"Drawing({'SVG' if isinstance(self.content, str) else 'PNG'}, {len(self.content):,} bytes)"
+
+    def save(self, path: str | Path) -> Path:
+        """Write the drawing into a file and return its path."""
+        write_atomically(Path(path), self.content)
+        return Path(path)
+
+    def to_html(self) -> str:
+        """Return the drawing as HTML that loads nothing else."""
+        if isinstance(self.content, str):
+            return self.content
+        return f'<img alt="attention" src="data:image/png;base64,{base64.b64encode(self.content).decode()}">'
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
 
 
 def draw(views: Sequence[AttentionView], out: Path | None = None) -> tuple[Path, bytes | str]:

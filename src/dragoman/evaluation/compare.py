@@ -26,6 +26,7 @@ from dragoman.evaluation.rows import (
 )
 from dragoman.inference.predictions import texts_of
 from dragoman.inference.system import System
+from dragoman.tables import html_table, make_frame
 
 SIGNIFICANCE = 0.05  # a p-value below this is called a difference
 ROWS_SHOWN = 10  # in the text
@@ -45,6 +46,11 @@ class ComparedScore:
     p_value: float  # two-sided, by paired bootstrap
     verdict: str  # a sentence
 
+    def to_row(self) -> dict[str, Any]:
+        """Return the metric as cells of a table."""
+        cells = {"metric": self.metric.label, "a": self.a.value, "b": self.b.value, "difference": self.difference}
+        return {**cells, "low": self.low, "high": self.high, "p_value": self.p_value}
+
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
@@ -62,8 +68,13 @@ class ComparedRow:
     a_spans: list[Span]  # against the nearest reference
     b_spans: list[Span]
 
+    def to_row(self) -> dict[str, Any]:
+        """Return the row as cells of a table."""
+        cells = {"line": self.line, **self.source, "reference": self.references[0], "a": self.a, "b": self.b}
+        return {**cells, "a_value": self.a_value, "b_value": self.b_value, "gain": self.gain}
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """Two systems, A and B, on the rows of one file."""
 
@@ -78,6 +89,22 @@ class Comparison:
     ties: int
     rows: list[ComparedRow]  # those that differ, the largest gain or loss first
     left_out: int  # rows that differ and are not in ``rows``
+
+    def __repr__(self) -> str:
+        return f"Comparison({self.a_name} and {self.b_name}, {self.count:,} rows: {self.scores[0].verdict})"
+
+    def _repr_html_(self) -> str:
+        rows = [row.to_row() for row in self.rows[:ROWS_SHOWN]]
+        differing = f"<p>where they differ most</p>{html_table(rows)}" if rows else ""
+        return html_table([score.to_row() for score in self.scores], self.scores[0].verdict) + differing
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame with one row per metric."""
+        return make_frame(score.to_row() for score in self.scores)
+
+    def rows_to_pandas(self) -> Any:
+        """Return a pandas DataFrame of the rows that differ, the largest gain or loss first."""
+        return make_frame(row.to_row() for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as plain values, ready for ``json.dumps``."""

@@ -24,6 +24,7 @@ from dragoman.evaluation.metrics.seeds import interval
 from dragoman.evaluation.metrics.spread import Spread, compare_means, holm, spread
 from dragoman.evaluation.rows import MetricName, decode_rows, name_metric, row_statistics
 from dragoman.inference.system import System
+from dragoman.tables import html_table, make_frame
 
 SIGNIFICANCE = 0.05  # a corrected p-value below this is called a difference
 
@@ -68,13 +69,35 @@ class ComparedMetric:
     scores: list[EntrantScore]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SeveralComparison:
     """Several runs or groups of seeds on the rows of one file."""
 
     file: str
     count: int  # distinct sources
     metrics: list[ComparedMetric]  # the headline first
+
+    def __repr__(self) -> str:
+        headline = self.metrics[0]
+        scores = ", ".join(f"{score.name} {score.value:.2f}" for score in headline.scores)
+        return f"SeveralComparison({self.count:,} rows, {headline.metric.label}: {scores})"
+
+    def _repr_html_(self) -> str:
+        return html_table(self._rows(), f"{self.count:,} rows of {self.file}; 95 % intervals over rows")
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame with one row per metric and entrant."""
+        return make_frame(self._rows())
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [
+            {"metric": compared.metric.label, "name": score.name, "value": score.value, "low": score.low}
+            | {"high": score.high, "seeds": len(score.seeds.values)}
+            | {"difference": score.difference and score.difference.value}
+            | {"p_value": score.difference and score.difference.p_value}
+            for compared in self.metrics
+            for score in compared.scores
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as plain values, ready for ``json.dumps``."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 
-from dragoman.drawing.attention import AttentionView, DrawnSource
+from dragoman.drawing.attention import AttentionView, Drawing, DrawnSource, draw
 from dragoman.errors import UserError
 from dragoman.inference.predictions import Prediction, Raw, self_attention_columns
+from dragoman.tables import html_table
+
+LONGEST_DRAWN = 60  # tokens or positions of an attention matrix that a notebook draws unasked
 
 
 def view_attention(prediction: Prediction, name: str, strides: Mapping[str, int], reads_source: bool) -> AttentionView:
@@ -31,6 +36,37 @@ def view_attention(prediction: Prediction, name: str, strides: Mapping[str, int]
     else:
         raise UserError(f"{name}: this model has no attention to draw")
     return AttentionView(_title(prediction.source), output.text, output.tokens, columns, weights, along, kind, files)
+
+
+def draw_prediction(prediction: Prediction, out: Path | None = None) -> Drawing:
+    """Draw a prediction's attention. ``out``: the file that the drawing is for, whose suffix has to fit."""
+    if prediction.error is not None:
+        raise UserError(f"there is nothing to draw: {prediction.error}")
+    view = view_attention(prediction, "this prediction", prediction.strides, prediction.reads_source)
+    over = [axis.kind for axis in prediction.axes.values() if axis.grid is not None or axis.seconds is not None]
+    if over and not prediction.arrays:
+        raise UserError(
+            f"drawing over a source of kind {over[0]!r} needs what the model read of it: "
+            "predict one input, or predict(…, keep_arrays=True)"
+        )
+    return Drawing(draw([view], out)[1])
+
+
+def prediction_html(prediction: Prediction) -> str:
+    """Return a prediction for a notebook: its attention if it is small enough, and its outputs."""
+    parts = []
+    has_maps = prediction.error is None and prediction.attention is not None and bool(prediction.labels)
+    is_small = max(len(prediction.tokens), len(prediction.labels)) <= LONGEST_DRAWN
+    if has_maps and is_small:
+        with suppress(UserError):  # a picture that was not kept
+            parts.append(draw_prediction(prediction).to_html())
+    rows = [
+        {"output": output.text, "score": output.score, "log_prob": output.log_prob} for output in prediction.outputs
+    ]
+    note = prediction.error or (
+        "the attention is too large to be drawn here; plot() draws it" if has_maps and not is_small else ""
+    )
+    return "".join([*parts, html_table(rows, note)])
 
 
 def _files(prediction: Prediction, strides: Mapping[str, int], weights: np.ndarray) -> dict[str, DrawnSource]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.data.splits import PathLike, Paths
-from dragoman.inference.ensembles import ensemble, fuse
+from dragoman.errors import UserError
+from dragoman.inference.ensembles import ensemble as make_ensemble
+from dragoman.inference.ensembles import fuse
 from dragoman.inference.system import System
 
 DEFAULT_LM_WEIGHT = 0.3
@@ -17,8 +21,30 @@ def load(
     """Load a trained system from its folder; from several folders, an ensemble.
 
     With ``lm``, the run of a language model, outputs are ranked by log p(y | x) + ``lm_weight`` * log p_lm(y).
+
+    >>> dragoman.load("runs/pairs")
+    System(auto, ... parameters, runs/pairs)
+    >>> dragoman.load(["runs/a", "runs/b"])
+    System(ensemble of System(...), System(...))
     """
     folders = [folder] if isinstance(folder, (str, Path)) else list(folder)
+    wrong = next((each for each in folders if not isinstance(each, (str, os.PathLike))), None)
+    if wrong is not None:
+        raise UserError(f"load takes the folder of a run, or a list of folders; got {type(wrong).__name__}")
     members = [System.load(path, device) for path in folders]
-    system = members[0] if len(members) == 1 else ensemble(members)
+    system = members[0] if len(members) == 1 else make_ensemble(members)
     return system if lm is None else fuse(system, System.load(lm, device), lm_weight)
+
+
+def load_combined(
+    run: PathLike,
+    device: str = "auto",
+    ensemble: Sequence[PathLike] = (),
+    lm: PathLike | None = None,
+    lm_weight: float | None = None,
+) -> System:
+    """Load a run as the options of the command line say: with other runs, and with a language model."""
+    if lm is None and lm_weight is not None:
+        raise UserError("--lm-weight is the weight of a language model; give one with --lm RUN")
+    weight = {} if lm_weight is None else {"lm_weight": lm_weight}
+    return load([run, *ensemble], device, lm=lm, **weight)

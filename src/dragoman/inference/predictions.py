@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dragoman.data.examples import SOURCE, TARGET
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.search.trace import Result
+from dragoman.tables import shorten
 from dragoman.types import Axis, Hypothesis, Trace
+
+if TYPE_CHECKING:
+    from dragoman.drawing.attention import Drawing
 
 Raw = str | Mapping[str, str]  # one source, or several by name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Output:
     """One output for one input."""
 
@@ -29,6 +35,10 @@ class Output:
     attention: np.ndarray | None  # (T, A, S), one row per token; the maps of a layer are its heads, layer after layer
     self_attention: np.ndarray | None = None  # (L, H, T, P) on request; columns: ``self_attention_columns``
 
+    def __repr__(self) -> str:
+        unfinished = "" if self.finished else ", unfinished"
+        return f"Output({shorten(self.text)!r}, score {self.score:.3f}{unfinished})"
+
     def to_json(self, maps: bool = False) -> dict[str, Any]:
         """Return a JSON object. ``maps`` adds every attention map, and self-attention."""
         plain = {name: getattr(self, name) for name in ("text", "score", "log_prob", "tokens", "log_probs", "finished")}
@@ -40,9 +50,16 @@ class Output:
         return plain
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Prediction:
-    """The outputs for one input. ``text``, ``score``, … are those of the best output."""
+    """The outputs for one input. ``text``, ``score``, … are those of the best output.
+
+    >>> prediction = system.predict("abc")
+    >>> prediction
+    Prediction('abc' → '...', score ...)
+    >>> prediction.tokens[-1], len(prediction.labels)
+    ('</s>', 4)
+    """
 
     source: Raw
     outputs: tuple[Output, ...]  # best first
@@ -53,6 +70,15 @@ class Prediction:
     )
     error: str | None = None  # why there is no output, for example a file that cannot be read
     arrays: Mapping[str, np.ndarray] | None = None  # on request: the sources that are files, as the model read them
+    strides: Mapping[str, int] = field(default_factory=dict)  # positions of each source in one state of its encoder
+    reads_source: bool = False  # one network reads source and target, so that self-attention reaches the source too
+
+    def __repr__(self) -> str:
+        source = _shown(self.source)
+        if self.error is not None:
+            return f"Prediction({source!r}, error {shorten(self.error, 80)!r})"
+        more = f", {len(self.outputs)} outputs" if len(self.outputs) > 1 else ""
+        return f"Prediction({source!r} → {shorten(self.text)!r}, score {self.score:.3f}{more})"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -102,18 +128,61 @@ class Prediction:
             plain["error"] = self.error
         return plain | ({"self_attention": _rounded(self.self_attention)} if maps else {})
 
+    def plot(self, path: str | Path | None = None) -> Drawing:
+        """Draw where each token of the best output looked, and write the drawing to ``path``, if one is given.
 
-@dataclass(frozen=True, slots=True)
+        A notebook shows what is returned. Of a text it is an SVG; over a picture or below a recording, a PNG, for which
+        the prediction has to be made of one input, or with ``keep_arrays=True``.
+        """
+        from dragoman.inference.attention_view import draw_prediction
+
+        drawing = draw_prediction(self, None if path is None else Path(path))
+        if path is not None:
+            drawing.save(path)
+        return drawing
+
+    def _repr_html_(self) -> str:
+        from dragoman.inference.attention_view import prediction_html
+
+        return prediction_html(self)
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the input and its best output as cells of a table."""
+        best = self.outputs[0]
+        cells: dict[str, Any] = {**_source_cells(self.source), "output": best.text, "score": best.score}
+        cells |= {"log_prob": best.log_prob, "tokens": len(best.tokens), "finished": best.finished}
+        return cells if self.error is None else {**cells, "error": self.error}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Scored:
-    """The log-probability that a system gives to a target, token by token."""
+    """The log-probability that a system gives to a target, token by token.
+
+    >>> scored = system.score("abc", "cba")
+    >>> scored
+    Scored('cba', log_prob ..., perplexity ...)
+    >>> scored.tokens
+    ('c', 'b', 'a', '</s>')
+    """
 
     log_prob: float
     tokens: tuple[str, ...]
     log_probs: tuple[float, ...]
+    source: Raw | None = None  # None for a language model
+    target: str = ""
+
+    def __repr__(self) -> str:
+        return f"Scored({shorten(self.target)!r}, log_prob {self.log_prob:.3f}, perplexity {self.perplexity:.3f})"
 
     @property
     def perplexity(self) -> float:
         return math.exp(min(700.0, -self.log_prob / max(1, len(self.tokens))))
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the source, the target and its scores as cells of a table."""
+        source = {} if self.source is None else _source_cells(self.source)
+        numbers = {"log_prob": self.log_prob, "perplexity": self.perplexity, "tokens": len(self.tokens)}
+        return {**source, TARGET: self.target, **numbers}
 
 
 def make_prediction(
@@ -121,7 +190,7 @@ def make_prediction(
 ) -> Prediction:
     """Turn the token ids of a search result into text. ``prompt``: what each output was made to begin with."""
     outputs = tuple(_make_output(hypothesis, axes, target, prompt) for hypothesis in result.hypotheses)
-    return Prediction(source, outputs, dict(axes), result.trace if trace else None)
+    return Prediction(source, outputs, dict(axes), _with_text(result.trace, target) if trace else None)
 
 
 def empty_prediction(source: Raw, error: str | None = None) -> Prediction:
@@ -143,6 +212,12 @@ def self_attention_columns(source: Sequence[str], tokens: Sequence[str], reads_s
     return [*(source if reads_source else ()), "<s>", *tokens[:-1]]
 
 
+def _with_text(trace: Trace, target: Tokenizer) -> Trace:
+    """Return the trace with the tokens of each step as text."""
+    steps = (replace(step, text=tuple(target.pieces(step.token.tolist()))) for step in trace.steps)
+    return replace(trace, steps=tuple(steps))
+
+
 def _make_output(hypothesis: Hypothesis, axes: Mapping[str, Axis], target: Tokenizer, prompt: str | None) -> Output:
     attention = hypothesis.attention  # (T, A, S), with padding
     positions = sum(len(axis.labels) for axis in axes.values())
@@ -158,6 +233,15 @@ def _make_output(hypothesis: Hypothesis, axes: Mapping[str, Axis], target: Token
         hypothesis.finished,
         None if attention is None else attention[..., :positions],
     )
+
+
+def _shown(source: Raw) -> str:
+    """Return an input as one short text."""
+    return shorten(source if isinstance(source, str) else " | ".join(source.values()))
+
+
+def _source_cells(source: Raw) -> dict[str, str]:
+    return {SOURCE: source} if isinstance(source, str) else dict(source)
 
 
 def _rounded(weights: np.ndarray | None) -> list[Any] | None:

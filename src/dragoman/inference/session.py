@@ -37,6 +37,7 @@ from dragoman.search.options import SearchConfig
 from dragoman.search.paths import rescore
 from dragoman.search.run import search
 from dragoman.search.trace import Result
+from dragoman.tables import Rows
 from dragoman.types import Axis
 
 if TYPE_CHECKING:
@@ -51,12 +52,16 @@ class SearchCancelled(UserError):
     """Whoever asked for a search does not want it any more."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Session:
     """A system, the engine that computes for it, and the search settings to ask with."""
 
     system: System
     config: SearchConfig
+
+    def __repr__(self) -> str:
+        how = f"sampling, {self.config.samples} outputs" if self.config.sample else f"beam {self.config.beam}"
+        return f"Session({self.system!r}, {how})"
 
     @property
     def engine(self) -> Engine:
@@ -68,15 +73,16 @@ class Session:
     def predict(self, sources: OneInput, **options: Any) -> Prediction: ...
 
     @overload
-    def predict(self, sources: Iterable[OneInput], **options: Any) -> list[Prediction]: ...
+    def predict(self, sources: Iterable[OneInput], **options: Any) -> Rows[Prediction]: ...
 
-    def predict(self, sources: OneInput | Iterable[OneInput], **options: Any) -> Prediction | list[Prediction]:
+    def predict(self, sources: OneInput | Iterable[OneInput], **options: Any) -> Prediction | Rows[Prediction]:
         """Return the prediction for one input, or a list of predictions for several, in order.
 
-        The options are those of ``stream``.
+        The options are those of ``stream``. Of one input, what the model read of its files is kept.
         """
-        predictions = list(self.stream(sources, **options))
-        return predictions[0] if is_single(sources) else predictions
+        if is_single(sources):
+            return next(self.stream(sources, **{"keep_arrays": True} | options))
+        return Rows(self.stream(sources, **options))
 
     def stream(
         self,
@@ -143,7 +149,7 @@ class Session:
         *,
         batch: int = 64,
         running: bool | None = None,
-    ) -> list[Scored]: ...
+    ) -> Rows[Scored]: ...
 
     def score(
         self,
@@ -152,7 +158,7 @@ class Session:
         *,
         batch: int = 64,
         running: bool | None = None,
-    ) -> Scored | list[Scored]:
+    ) -> Scored | Rows[Scored]:
         """Return the log-probability of given targets, end symbol included: of one, or of a list of them.
 
         A language model scores texts and takes no targets. ``running``: the texts are the lines of one text, each
@@ -164,7 +170,8 @@ class Session:
             if targets is not None:
                 raise UserError("a language model scores texts, and takes no targets: system.score(texts)")
             running = self.system.recipe.data.running if running is None else running
-            scored = self._score_texts(inputs, batch, running)
+            wanted = [prepared.texts[SOURCE] for prepared in inputs]
+            scored = self._score_texts(inputs, wanted, batch, running)
         else:
             if targets is None:
                 raise UserError(
@@ -176,18 +183,27 @@ class Session:
             if len(inputs) != len(wanted):
                 raise UserError(f"scoring needs one target per source: got {len(wanted)} for {len(inputs)}")
             gold = [[*self.system.target.encode(tidy(target)), EOS] for target in wanted]
-            scored = self._as_scored(scoring.score_pairs(self.engine, inputs, gold, batch))
-        return scored[0] if is_single(sources) else scored
+            scored = scoring.score_pairs(self.engine, inputs, gold, batch)
+        rows = Rows(
+            self._describe_scored(prepared, target, *each)
+            for prepared, target, each in zip(inputs, wanted, scored, strict=True)
+        )
+        return rows[0] if is_single(sources) else rows
 
-    def _score_texts(self, inputs: Sequence[PreparedInput], batch: int, running: bool) -> list[Scored]:
-        gold = [[*self.system.target.encode(prepared.texts[SOURCE]), EOS] for prepared in inputs]
+    def _score_texts(
+        self, inputs: Sequence[PreparedInput], texts: Sequence[str], batch: int, running: bool
+    ) -> list[scoring.ScoredTokens]:
+        gold = [[*self.system.target.encode(text), EOS] for text in texts]
         if running and gold:
-            return self._as_scored(scoring.score_running_text(self.engine, gold, batch))
-        return self._as_scored(scoring.score_pairs(self.engine, inputs, gold, batch))
+            return scoring.score_running_text(self.engine, gold, batch)
+        return scoring.score_pairs(self.engine, inputs, gold, batch)
 
-    def _as_scored(self, scored: Sequence[scoring.ScoredTokens]) -> list[Scored]:
-        pieces = self.system.target.pieces
-        return [Scored(float(sum(numbers)), tuple(pieces(tokens)), numbers) for tokens, numbers in scored]
+    def _describe_scored(
+        self, prepared: PreparedInput, target: str, tokens: Sequence[int], log_probs: tuple[float, ...]
+    ) -> Scored:
+        source = None if self.system.is_language_model else prepared.source
+        pieces = tuple(self.system.target.pieces(tokens))
+        return Scored(float(sum(log_probs)), pieces, log_probs, source, target)
 
     # ---- the parts of a prediction
 
@@ -279,7 +295,8 @@ class Session:
     ) -> Prediction:
         """Turn a search result into a prediction. ``axes``: with the labels of the positions that attention is over."""
         labelled = self.axes(prepared) if axes else {}
-        return make_prediction(prepared.source, labelled, result, self.system.target, trace=trace, prompt=prompt)
+        made = make_prediction(prepared.source, labelled, result, self.system.target, trace=trace, prompt=prompt)
+        return replace(made, strides=self.system.strides, reads_source=self.system.model.decoder.reads_source)
 
     # ---- given outputs, and the inside
 

@@ -29,7 +29,6 @@ from dragoman.inference.requests import (
     as_inputs,
     as_text,
     forbid_token_runs,
-    is_single,
     merge_search_settings,
 )
 from dragoman.inference.session import Session
@@ -41,6 +40,7 @@ from dragoman.runs.lengths import LengthLimits
 from dragoman.runs.setup import FORMAT, Setup
 from dragoman.runs.weights import load_weights, named_weights, read_tensors
 from dragoman.search.options import SearchConfig
+from dragoman.tables import Rows, html_table
 
 STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "prefix", "first", "keep_arrays")
 
@@ -52,7 +52,10 @@ class System:
     A system never changes, and many threads may ask it at once: each gets what it would get alone.
 
     >>> system = dragoman.load("runs/pairs")
-    >>> system("some text")
+    >>> system
+    System(auto, ... parameters, runs/pairs)
+    >>> isinstance(system("some text"), str)
+    True
     """
 
     recipe: Recipe
@@ -108,6 +111,23 @@ class System:
             return f"System({members})"
         return f"System({self.recipe.preset}, {self.model.parameters_count:,} parameters, {self.folder})"
 
+    def _repr_html_(self) -> str:
+        return html_table(
+            [
+                {"setting": name, "value": value}
+                for name, value in (
+                    ("run", str(self.folder) if self.folder else ""),
+                    ("preset", self.recipe.preset),
+                    *((name, type(modality).__name__.lower()) for name, modality in self.modalities.items()),
+                    ("target", f"{self.target.size:,} {self.target.kind}"),
+                    ("parameters", f"{self.model.parameters_count:,}"),
+                    ("device", str(self.device)),
+                    ("combined", self.engine.describe_members()),
+                )
+                if value
+            ]
+        )
+
     # ---- asking
 
     def session(self, **settings: Any) -> Session:
@@ -118,9 +138,9 @@ class System:
     def predict(self, sources: OneInput, **options: Any) -> Prediction: ...
 
     @overload
-    def predict(self, sources: Iterable[OneInput], **options: Any) -> list[Prediction]: ...
+    def predict(self, sources: Iterable[OneInput], **options: Any) -> Rows[Prediction]: ...
 
-    def predict(self, sources: OneInput | Iterable[OneInput], **options: Any) -> Prediction | list[Prediction]:
+    def predict(self, sources: OneInput | Iterable[OneInput], **options: Any) -> Prediction | Rows[Prediction]:
         """Return the prediction for one input, or a list of predictions for several, in order.
 
         An input is a text, a path, or for several sources a mapping from their names. ``options`` are those of
@@ -131,16 +151,16 @@ class System:
         is the prompt and its continuation, and an empty prompt is the start of a text. A file that cannot be read has
         an empty output as well, and the prediction's ``error`` says why.
         """
-        predictions = list(self.stream(sources, **options))
-        return predictions[0] if is_single(sources) else predictions
+        asked, settings = _split_options(options)
+        return self.session(**settings).predict(sources, **asked)
 
     def stream(self, sources: OneInput | Iterable[OneInput], **options: Any) -> Iterator[Prediction]:
         """Yield the predictions of ``predict`` as soon as each batch is done.
 
         The options are those of ``Session.stream``; all others are search settings.
         """
-        asked = {name: options.pop(name) for name in STREAM_OPTIONS if name in options}
-        return self.session(**options).stream(sources, **asked)
+        asked, settings = _split_options(options)
+        return self.session(**settings).stream(sources, **asked)
 
     @overload
     def score(  # type: ignore[overload-overlap]
@@ -155,7 +175,7 @@ class System:
         *,
         batch: int = 64,
         running: bool | None = None,
-    ) -> list[Scored]: ...
+    ) -> Rows[Scored]: ...
 
     def score(
         self,
@@ -164,7 +184,7 @@ class System:
         *,
         batch: int = 64,
         running: bool | None = None,
-    ) -> Scored | list[Scored]:
+    ) -> Scored | Rows[Scored]:
         """Return the log-probability of a given target, or of a list of them, end symbol included.
 
         A language model scores texts and takes no targets. ``running``: the texts are the lines of one text, each
@@ -231,3 +251,9 @@ class System:
         load_weights(model, read_tensors(folder / "model.safetensors"), folder / "model.safetensors")
         model.to(pick_device(device)).eval()
         return cls(setup.recipe, setup.modalities, setup.target, model, setup.lengths, folder, columns=setup.columns)
+
+
+def _split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options of ``Session.stream``, and the search settings."""
+    asked = {name: value for name, value in options.items() if name in STREAM_OPTIONS}
+    return asked, {name: value for name, value in options.items() if name not in STREAM_OPTIONS}

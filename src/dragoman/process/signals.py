@@ -9,10 +9,10 @@ from types import FrameType
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether Ctrl-C or SIGTERM asked the command to stop.
+def stop_on_signal(*numbers: int) -> Iterator[Callable[[], bool]]:
+    """Yield a function that tells whether one of these signals asked to stop; by default, Ctrl-C or SIGTERM.
 
-    A second signal raises ``KeyboardInterrupt`` at once.
+    A second signal raises ``KeyboardInterrupt`` at once. Only the main thread of a program can do this.
     """
     requested = False
 
@@ -22,7 +22,7 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         requested = True
 
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, handle) for number in numbers or (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: requested
     finally:

@@ -91,7 +91,7 @@ def read_layers(
     """
     if preset is not None and not isinstance(preset, str):
         raise ConfigError(f"preset is the name of a preset, such as 'bahdanau2015'; got {preset!r}")
-    file, call = spell_out(_read_config(config)), spell_out(_read_overrides(overrides))
+    file, call = spell_out(_read_config(config)), spell_out(read_overrides(overrides))
     name = str(preset or call.get("preset") or file.get("preset") or "auto")
     below = {} if name == "auto" else spell_out(read_preset(name))
     return SettingLayers(below | {"preset": name}, _put_over(file, call))
@@ -115,7 +115,7 @@ def _read_config(config: Any) -> dict[str, Any]:
     raise ConfigError(f"config is the path of a TOML file, or a mapping of settings; got {type(config).__name__}")
 
 
-def _read_overrides(overrides: Any) -> dict[str, Any]:
+def read_overrides(overrides: Any) -> dict[str, Any]:
     """Return settings that are given as a mapping, as one string or as several."""
     if isinstance(overrides, Mapping):
         return expand_keys(overrides)

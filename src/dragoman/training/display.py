@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.data.examples import count_sources
+from dragoman.errors import UserError
 from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated
 
 if TYPE_CHECKING:
@@ -21,27 +23,32 @@ if TYPE_CHECKING:
 
 def print_plan(plan: Plan, trainer: Trainer, *, every_setting: bool = False) -> None:
     """Print the audit, what was chosen and why, and how long training may take."""
+    for line in describe_plan(plan, trainer, every_setting=every_setting):
+        _print(line)
+
+
+def describe_plan(plan: Plan, trainer: Trainer, *, every_setting: bool = False) -> Iterator[str]:
+    """Yield the lines of ``print_plan``."""
     data = plan.data
     for name, audit in data.audits.items():
-        _print(f"{name}: {audit.report()}\n")
+        yield f"{name}: {audit.report()}\n"
     if data.held_out:
-        _print(data.held_out)
+        yield data.held_out
     for name, overlap in data.overlaps.items():
         if overlap.rows:
-            _print(f"{name}: {overlap.report()}")
-    for line in describe_sides(data):
-        _print(line)
-    _print("")
+            yield f"{name}: {overlap.report()}"
+    yield from describe_sides(data)
+    yield ""
     for reason in plan.reasons:
-        _print(f"  {reason}")
-    _print(f"  {plan.system.model.parameters_count:,} parameters, on {trainer.device}")
+        yield f"  {reason}"
+    yield f"  {plan.system.model.parameters_count:,} parameters, on {trainer.device}"
     if not trainer.progress.update:
         for line in describe_time(trainer.forecast()):
-            _print(f"  {line}")
+            yield f"  {line}"
     if every_setting:
-        _print("")
+        yield ""
         for setting in flatten_settings(plan.system.recipe.dump()):
-            _print(f"  {setting}")
+            yield f"  {setting}"
 
 
 def describe_sides(data: Data) -> list[str]:
@@ -93,10 +100,31 @@ def choose_progress(quiet: bool = False, verbose: bool = False) -> ProgressDispl
     return LiveProgress() if sys.stderr.isatty() else PlainProgress(every_report=verbose)
 
 
+def library_progress(quiet: bool = False, verbose: bool = False) -> ProgressDisplay:
+    """Return the display of a call from Python: on a terminal and in a notebook, nothing elsewhere."""
+    if quiet and verbose:
+        raise UserError("quiet and verbose contradict each other; give one of them")
+    if not quiet and is_notebook():
+        from dragoman.training.notebook import NotebookProgress
+
+        return NotebookProgress()
+    return choose_progress(quiet or not (verbose or sys.stderr.isatty()), verbose)
+
+
+def is_notebook() -> bool:
+    """Tell whether the program runs in a notebook, which shows HTML. IPython on a terminal has no kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
 class ProgressDisplay:
     """Shows nothing; the displays that show something derive from it."""
 
     max_time: float | None = None  # seconds of training, earlier sessions of the run included
+
+    def show_plan(self, plan: Plan, trainer: Trainer, folder: Path, *, every_setting: bool = False) -> None:
+        """Show the plan before the first update."""
 
     def __call__(self, event: Event) -> None:
         """Show what the event says, if it deserves it."""
@@ -105,7 +133,17 @@ class ProgressDisplay:
         """Remove what would stand in the way of other output."""
 
 
-class PlainProgress(ProgressDisplay):
+class TerminalProgress(ProgressDisplay):
+    """What the displays on a terminal have in common: the plan comes first, as text."""
+
+    def show_plan(self, plan: Plan, trainer: Trainer, folder: Path, *, every_setting: bool = False) -> None:
+        """Print the plan, and where the run is saved."""
+        self.max_time = plan.system.recipe.training.max_time
+        print_plan(plan, trainer, every_setting=every_setting)
+        _print(f"  everything is saved in {folder}; Ctrl-C stops, and the same call resumes\n")
+
+
+class PlainProgress(TerminalProgress):
     """Prints one line for each validation and, on request, one for each report of training."""
 
     def __init__(self, every_report: bool = False) -> None:
@@ -125,12 +163,12 @@ class PlainProgress(ProgressDisplay):
             if self.every_report:
                 _print(_step_line(event))
         elif isinstance(event, Validated):
-            _print(_validation_line(event, self._step))
+            _print(validation_line(event, self._step))
         elif isinstance(event, Stopped):
-            _print(_end_line(event))
+            _print(end_line(event))
 
 
-class LiveProgress(ProgressDisplay):
+class LiveProgress(TerminalProgress):
     """Shows a bar with time left, speed, loss and best score; validations are lines above it."""
 
     def __init__(self) -> None:
@@ -169,11 +207,11 @@ class LiveProgress(ProgressDisplay):
             )
         elif isinstance(event, Validated):
             if event.best:
-                self._best = f" · best {event.metric} {_metric_value(event):.2f}"
-            self.progress.console.print(_validation_line(event, self._step), highlight=False)
+                self._best = f" · best {event.metric} {metric_value(event):.2f}"
+            self.progress.console.print(validation_line(event, self._step), highlight=False)
         elif isinstance(event, Stopped):
             self.close()
-            _print(_end_line(event))
+            _print(end_line(event))
 
     def close(self) -> None:
         """Remove the bar."""
@@ -214,21 +252,21 @@ def _step_line(event: Stepped) -> str:
     )
 
 
-def _validation_line(event: Validated, step: Stepped | None) -> str:
+def validation_line(event: Validated, step: Stepped | None) -> str:
     loss, speed = (f"  train loss {step.loss:.3f}", f"  {step.tokens_per_second:,.0f} tokens/s") if step else ("", "")
     mark = "  best so far" if event.best else ""
     return (
         f"update {event.update:>6,}  {format_duration(event.seconds):>8}{loss}  dev loss {event.loss:.3f}  "
-        f"{event.metric} {_metric_value(event):.2f}{speed}{mark}"
+        f"{event.metric} {metric_value(event):.2f}{speed}{mark}"
     )
 
 
-def _metric_value(event: Validated) -> float:
+def metric_value(event: Validated) -> float:
     """Return the metric itself; the score is its negative where lower is better."""
     return abs(event.score)
 
 
-def _end_line(event: Stopped) -> str:
+def end_line(event: Stopped) -> str:
     if event.finished:
         return f"trained {event.update:,} updates in {format_duration(event.seconds)}: {event.reason}"
     return f"stopped at update {event.update:,}; everything is saved, and the same command resumes from here"

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from dragoman.data.audit.file_statistics import FileStatistics
 from dragoman.data.audit.text_statistics import TextStatistics
 from dragoman.data.examples import TARGET, Example, Identity, Unit, identity, name_place
+from dragoman.tables import html_text, make_frame
 
 Fate = Literal["dropped", "repaired", "kept"]
 
@@ -94,7 +95,7 @@ class Finding:
     places: list[Place] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Audit:
     """What reading did and saw. ``statistics`` describe the usable rows, by side."""
 
@@ -176,6 +177,28 @@ class Audit:
         names = [name for name in examples[0].sources if name not in self.media] if examples else []
         self.statistics = {name: TextStatistics.of(example.sources[name] for example in examples) for name in names}
         self.statistics[TARGET] = TextStatistics.of(example.target for example in examples)
+
+    def __repr__(self) -> str:
+        return f"Audit({' + '.join(self.files)}: {self.summary()})"
+
+    def _repr_html_(self) -> str:
+        return html_text(self.report())
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame with one row for each kind of finding."""
+        return make_frame(self.to_rows())
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return the findings as rows of a table, each with the first place where it was found."""
+        return [
+            {
+                "finding": title(category),
+                "fate": fate(category),
+                "count": finding.count,
+                "first": str(finding.places[0]) if finding.places else "",
+            }
+            for category, finding in self.findings.items()
+        ]
 
     def summary(self) -> str:
         """Return the number of rows used, in words."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dragoman.evaluation.metrics.confusion import Confusion
+from dragoman.tables import html_table, make_frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class Score:
     unit: str
     signature: str = ""  # how it was computed
 
+    def to_row(self) -> dict[str, Any]:
+        """Return the score as cells of a table."""
+        cells = {"metric": self.label, "value": self.value, "low": self.low, "high": self.high}
+        return {**cells, "unit": self.unit, "better": self.better}
+
 
 @dataclass(frozen=True, slots=True)
 class LengthBucket:
@@ -35,9 +41,14 @@ class LengthBucket:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
-    """All that an evaluation measured."""
+    """All that an evaluation measured.
+
+    >>> report = dragoman.evaluate("runs/pairs", "test.tsv")
+    >>> sorted(report.scores)
+    ['cer', 'exact', 'perplexity', 'ser', 'wer']
+    """
 
     rows: int  # outputs that were measured: one for each distinct source
     references: int  # of all rows together
@@ -52,6 +63,19 @@ class Report:
     def value(self) -> float:
         """The headline score."""
         return self.scores[self.headline].value
+
+    def __repr__(self) -> str:
+        score = self.scores[self.headline]
+        unit = f" {score.unit}" if score.unit else ""
+        interval = f"[{score.low:.2f}, {score.high:.2f}]"
+        return f"Report({score.label} {score.value:.2f}{unit} {interval}, {self.rows:,} rows)"
+
+    def _repr_html_(self) -> str:
+        return html_table([score.to_row() for score in self.scores.values()], f"{self.rows:,} rows; 95 % intervals")
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame with one row per metric."""
+        return make_frame(score.to_row() for score in self.scores.values())
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values, ready for ``json.dumps``."""

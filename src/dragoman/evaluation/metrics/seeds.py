@@ -9,9 +9,10 @@ from typing import Any
 from dragoman.errors import UserError
 from dragoman.evaluation.metrics.report import Report
 from dragoman.evaluation.metrics.spread import Spread, spread
+from dragoman.tables import html_table, make_frame
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SeedsReport:
     """What evaluations of the same model, trained with several seeds, measured."""
 
@@ -23,6 +24,26 @@ class SeedsReport:
     def value(self) -> float:
         """The mean headline score."""
         return self.spreads[self.headline].mean
+
+    def __repr__(self) -> str:
+        each = self.spreads[self.headline]
+        label = next(iter(self.reports.values())).scores[self.headline].label
+        return f"SeedsReport({label} {each.mean:.2f} {interval(each.low, each.high)}, {len(self.reports)} seeds)"
+
+    def _repr_html_(self) -> str:
+        return html_table(self._rows(), f"means over {len(self.reports)} seeds; 95 % t-intervals over seeds")
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame with one row per metric."""
+        return make_frame(self._rows())
+
+    def _rows(self) -> list[dict[str, Any]]:
+        first = next(iter(self.reports.values()))
+        return [
+            {"metric": first.scores[name].label, "mean": each.mean, "low": each.low, "high": each.high}
+            | {run: report.scores[name].value for run, report in self.reports.items()}
+            for name, each in self.spreads.items()
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values, ready for ``json.dumps``."""

@@ -1,0 +1,183 @@
+"""``dragoman.evaluate``, ``score`` and ``compare``: a run and files in, a result out.
+
+Their options have the names and the meaning of the command line's, which is built of the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from dragoman.data.examples import Example
+from dragoman.data.splits import PathLike
+from dragoman.errors import UserError
+from dragoman.evaluation import evaluate as evaluation
+from dragoman.evaluation.compare import Comparison, compare_systems
+from dragoman.evaluation.metrics import Report, SeedsReport
+from dragoman.evaluation.reading import Column, read_examples
+from dragoman.evaluation.several import Entrant, SeveralComparison, compare_several
+from dragoman.inference.load import load, load_combined
+from dragoman.inference.predictions import Scored
+from dragoman.inference.system import System
+from dragoman.runs.groups import runs_of, seed_folders
+from dragoman.tables import Rows
+
+Run: TypeAlias = PathLike | System  # the folder of a run, or the run itself
+Columns: TypeAlias = Column | Sequence[Column] | None  # of the sources, in the order of the run
+
+
+def evaluate(
+    run: Run,
+    files: Any,
+    *,
+    beam: int | None = None,
+    ctc: float | None = None,
+    batch: int = 64,
+    source: Columns = None,
+    target: Column | None = None,
+    root: PathLike | None = None,
+    ensemble: Sequence[PathLike] = (),
+    lm: PathLike | None = None,
+    lm_weight: float | None = None,
+    device: str = "auto",
+) -> Report | SeedsReport:
+    """Measure a run on data with references, which is read as its training data was.
+
+    A folder of seeds is measured by the mean of its runs. The other arguments are the options of ``dragoman
+    evaluate``.
+
+    >>> report = dragoman.evaluate("runs/pairs", "test.tsv")
+    >>> report
+    Report(exact match ... % [..., ...], 6 rows)
+    >>> 0 <= report.value <= 100
+    True
+    """
+    systems = load_seeds(run, device, ensemble, lm, lm_weight)
+    examples = _read(next(iter(systems.values())), files, source, target, root)
+    return evaluate_runs(systems, examples, batch=batch, beam=beam, ctc=ctc)
+
+
+def score(
+    run: Run,
+    files: Any,
+    *,
+    batch: int = 64,
+    source: Columns = None,
+    target: Column | None = None,
+    root: PathLike | None = None,
+    ensemble: Sequence[PathLike] = (),
+    device: str = "auto",
+) -> Rows[Scored]:
+    """Return the log-probability of the target of each row; for a language model, of each text.
+
+    >>> rows = dragoman.score("runs/pairs", "test.tsv")
+    >>> len(rows), rows[0].log_prob < 0
+    (6, True)
+    """
+    system = _load(run, device, ensemble)
+    return score_examples(system, _read(system, files, source, target, root), batch)
+
+
+def compare(
+    runs: Sequence[Run],
+    files: Any,
+    *,
+    beam: int | None = None,
+    source: Columns = None,
+    target: Column | None = None,
+    root: PathLike | None = None,
+    device: str = "auto",
+) -> Comparison | SeveralComparison:
+    """Compare two runs or more on the same rows: which is better, and how certain is that?
+
+    Each run is compared with the first one; of two, the rows that differ are listed too. A folder of seeds counts as
+    one model.
+
+    >>> dragoman.compare(["runs/a", "runs/b"], "test.tsv")
+    Comparison(... and ..., 6 rows: no difference in exact match that these rows could show (p = ...))
+    """
+    if isinstance(runs, (str, Path, System)) or len(runs) < 2:
+        raise UserError('compare takes a list of two runs or more: compare(["runs/a", "runs/b"], "test.tsv")')
+    entrants = open_entrants(runs, device)
+    examples = _read(entrants[0].systems[0], files, source, target, root)
+    return compare_entrants(entrants, examples, describe_data(files), beam)
+
+
+def load_seeds(
+    run: Run,
+    device: str = "auto",
+    ensemble: Sequence[PathLike] = (),
+    lm: PathLike | None = None,
+    lm_weight: float | None = None,
+) -> dict[str, System]:
+    """Load a run, or all runs of a folder of seeds, by name."""
+    if isinstance(run, System):
+        return {run.name: _load(run, device, ensemble, lm, lm_weight)}
+    folder = Path(run)
+    if seed_folders(folder) and ensemble:
+        raise UserError(f"--ensemble: {folder} holds the runs of several seeds; name one of them, e.g. {folder}/seed-1")
+    return {each.name: load_combined(each, device, ensemble, lm, lm_weight) for each in runs_of(folder)}
+
+
+def evaluate_runs(systems: dict[str, System], examples: Sequence[Example], **options: Any) -> Report | SeedsReport:
+    """Measure one run, or the runs of several seeds, on the same examples."""
+    if len(systems) > 1:
+        return evaluation.evaluate_seeds(systems, examples, **options)
+    return evaluation.evaluate(next(iter(systems.values())), examples, **options)
+
+
+def score_examples(system: System, examples: Sequence[Example], batch: int = 64) -> Rows[Scored]:
+    """Score the target of each example, or the text of a language model's."""
+    texts = [example.target for example in examples]
+    if system.is_language_model:
+        return system.score(texts, batch=batch)
+    return system.score([dict(example.sources) for example in examples], texts, batch=batch)
+
+
+def open_entrants(runs: Sequence[Run], device: str = "auto") -> list[Entrant]:
+    """Load the runs of a comparison under the names that they go by in it."""
+    folders = [run.folder or Path("this system") if isinstance(run, System) else Path(run) for run in runs]
+    names = [folder.resolve().name for folder in folders]
+    if len({*names}) < len(names):
+        names = [str(folder) for folder in folders]
+    return [
+        Entrant(name, [run] if isinstance(run, System) else [load(each, device) for each in runs_of(folder)])
+        for name, run, folder in zip(names, runs, folders, strict=True)
+    ]
+
+
+def compare_entrants(
+    entrants: Sequence[Entrant], examples: Sequence[Example], file: str, beam: int | None = None
+) -> Comparison | SeveralComparison:
+    """Compare two single runs row by row, or any other number of entrants by their scores."""
+    if len(entrants) == 2 and all(len(entrant.systems) == 1 for entrant in entrants):
+        (first, second), names = (entrant.systems[0] for entrant in entrants), (entrants[0].name, entrants[1].name)
+        return compare_systems(first, second, examples, file, names, beam)
+    return compare_several(entrants, examples, file, beam)
+
+
+def describe_data(files: Any) -> str:
+    """Return what data is called in a result: the names of its files, or what it is."""
+    if isinstance(files, (str, Path)):
+        return str(files)
+    if isinstance(files, (list, tuple)) and all(isinstance(file, (str, Path)) for file in files):
+        return " ".join(map(str, files))
+    return f"the {type(files).__name__}"
+
+
+def _load(run: Run, device: str, *combined: Any) -> System:
+    if not isinstance(run, System):
+        return load_combined(Path(run), device, *combined)
+    if any(combined):
+        raise UserError("a system that is loaded is evaluated as it is; give its folder to combine it with others")
+    return run
+
+
+def _read(
+    system: System, files: Any, source: Columns, target: Column | None, root: PathLike | None
+) -> Sequence[Example]:
+    columns = [source] if isinstance(source, (str, int)) else list(source or [])
+    return read_examples(
+        system, files, source=columns, target=target, root=None if root is None else str(root)
+    ).examples
