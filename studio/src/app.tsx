@@ -1,11 +1,11 @@
-import { useCallback, useEffect, useState, type KeyboardEvent } from "react";
+import { useEffect, useState, type KeyboardEvent } from "react";
 
-import { useAnswer } from "./asking";
+import { goTo, settle, useAddress } from "./address";
 import type { Backend } from "./backend";
 import { useDecoding } from "./decoding";
 import { sourceText } from "./format";
 import { Empty, Loading, ProblemNote } from "./parts/states";
-import type { Page, Run } from "./records";
+import type { Overview, Page, Run } from "./records";
 import { applyTheme, storedTheme, type Theme } from "./theme";
 import { AttentionView } from "./views/attention";
 import { ErrorsView } from "./views/errors";
@@ -16,6 +16,7 @@ import { TreeView } from "./views/tree";
 
 export const VIEWS = ["predict", "attention", "tree", "training", "errors", "map"] as const;
 export type View = (typeof VIEWS)[number];
+export type Layout = Overview["layouts"][number];
 const TITLES: Record<View, string> = {
   predict: "Predict",
   attention: "Attention",
@@ -25,10 +26,10 @@ const TITLES: Record<View, string> = {
   map: "Map",
 };
 
-/** A page of inspected inputs knows of its run, but not how it was trained. */
+/** A page of inspected inputs has no curves, only the settings of its run. */
 const titleOf = (view: View, page: Page | null): string => (view === "training" && page && !page.training ? "Run" : TITLES[view]);
 
-/** A one-file page shows what it was written with. */
+/** A one-file page shows only what it contains. */
 function viewsOf(page: Page | null, run: Run): View[] {
   if (!page) return run.sources.length ? [...VIEWS] : VIEWS.filter((view) => view !== "map");
   const inspected = page.inspected.length > 0;
@@ -44,33 +45,58 @@ function viewsOf(page: Page | null, run: Run): View[] {
   return order.filter((view) => has[view]);
 }
 
-function addressed(): { view: string; run: string } {
-  const [view = "", run = ""] = window.location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
-  return { view, run };
+const LOOK_EVERY = 5000; // milliseconds between looks for new runs in a watched folder
+
+/** The runs. Where a folder is watched, new ones are added while the page is in sight. */
+function useOverview(backend: Backend): { overview: Overview | null; problem: string | null } {
+  const [overview, setOverview] = useState<Overview | null>(null);
+  const [problem, setProblem] = useState<string | null>(null);
+  useEffect(() => {
+    let wanted = true;
+    let timer = 0;
+    const look = async () => {
+      try {
+        const found = await backend.overview();
+        if (!wanted) return;
+        setOverview((before) => (JSON.stringify(before) === JSON.stringify(found) ? before : found));
+        setProblem(null);
+        if (found.watched.length) timer = window.setTimeout(wait, LOOK_EVERY);
+      } catch (error) {
+        if (wanted) setProblem(error instanceof Error ? error.message : String(error));
+      }
+    };
+    const wait = () => (document.hidden ? (timer = window.setTimeout(wait, LOOK_EVERY)) : void look());
+    void look();
+    return () => {
+      wanted = false;
+      window.clearTimeout(timer);
+    };
+  }, [backend]);
+  return { overview, problem };
 }
 
 export function App({ backend }: { backend: Backend }) {
-  const runs = useAnswer("runs", () => backend.runs());
-  if (runs.problem) return <main className="alone"><ProblemNote text={runs.problem} /></main>;
-  if (!runs.answer) return <main className="alone"><Loading what="Opening the studio…" /></main>;
-  if (!runs.answer.length)
-    return <main className="alone"><Empty title="No run is open">Start with <code>dragoman studio RUN</code>.</Empty></main>;
-  return <Studio backend={backend} runs={runs.answer} />;
+  const { overview, problem } = useOverview(backend);
+  if (!overview) return <main className="alone">{problem ? <ProblemNote text={problem} /> : <Loading what="Opening the studio…" />}</main>;
+  if (!overview.runs.length)
+    return (
+      <main className="alone">
+        <Empty title="There is no run yet">
+          {overview.watched.length > 0
+            ? <>A run appears here as soon as one is trained in <bdi>{overview.watched.join(", ")}</bdi>.</>
+            : <>Start the studio with <code>dragoman studio RUN</code>.</>}
+        </Empty>
+      </main>
+    );
+  return <Studio backend={backend} runs={overview.runs} layouts={overview.layouts} />;
 }
 
-function Studio({ backend, runs }: { backend: Backend; runs: Run[] }) {
-  const [address, setAddress] = useState(addressed);
-  useEffect(() => {
-    const changed = () => setAddress(addressed());
-    window.addEventListener("hashchange", changed);
-    return () => window.removeEventListener("hashchange", changed);
-  }, []);
+function Studio({ backend, runs, layouts }: { backend: Backend; runs: Run[]; layouts: Layout[] }) {
+  const address = useAddress();
   const run = runs.find((one) => one.id === address.run) ?? runs[0];
   const views = viewsOf(backend.page, run);
   const view = views.find((one) => one === address.view) ?? views[0];
-  const go = useCallback((to: View, runId: string) => {
-    window.location.hash = `${to}/${encodeURIComponent(runId)}`;
-  }, []);
+  useEffect(() => settle(view ?? "", run.id), [view, run.id]);
   useEffect(() => {
     document.title = `${view ? titleOf(view, backend.page) : "Dragoman"} · ${backend.page?.title ?? run.name}`;
   }, [view, run, backend]);
@@ -84,7 +110,7 @@ function Studio({ backend, runs }: { backend: Backend; runs: Run[] }) {
         {runs.length > 1 ? (
           <label className="run-choice">
             <span>Run</span>
-            <select value={run.id} onChange={(event) => go(view, event.target.value)}>
+            <select value={run.id} onChange={(event) => goTo(view, event.target.value)}>
               {runs.map((one) => (
                 <option key={one.id} value={one.id}>{one.name}</option>
               ))}
@@ -93,42 +119,42 @@ function Studio({ backend, runs }: { backend: Backend; runs: Run[] }) {
         ) : (
           <span className="run-name" dir="auto">{run.name}</span>
         )}
-        <Tabs page={backend.page} views={views} view={view} go={(to) => go(to, run.id)} />
+        <Tabs page={backend.page} views={views} view={view} go={(to) => goTo(to, run.id)} />
         <ThemeSwitch />
       </header>
-      <RunViews key={run.id} backend={backend} runs={runs} run={run} view={view} go={(to) => go(to, run.id)} />
+      <RunViews key={run.id} backend={backend} runs={runs} run={run} layouts={layouts} view={view} go={(to) => goTo(to, run.id)} />
     </>
   );
 }
 
-function RunViews(props: { backend: Backend; runs: Run[]; run: Run; view: View | undefined; go(view: View): void }) {
-  const { backend, runs, run, view, go } = props;
+function RunViews(props: { backend: Backend; runs: Run[]; run: Run; layouts: Layout[]; view: View | undefined; go(view: View): void }) {
+  const { backend, runs, run, layouts, view, go } = props;
   const [inspected, setInspected] = useState(0);
   const page = backend.page;
-  const decoding = useDecoding(backend, run, page?.inspected[inspected] ?? null);
-  const shared = { backend, decoding, go };
   const decoded = view === "predict" || view === "attention" || view === "tree";
+  const decoding = useDecoding(backend, run, page?.inspected[inspected] ?? null, decoded);
+  const shared = { backend, decoding, go };
   return (
     <main>
-    <div id="panel" role="tabpanel" aria-labelledby={`tab-${view}`}>
-      {page && decoded && page.inspected.length > 1 && (
-        <label className="inspected-choice">
-          Input
-          <select value={inspected} onChange={(event) => setInspected(Number(event.target.value))}>
-            {page.inspected.map((one, index) => (
-              <option key={index} value={index}>{`${index + 1}. ${sourceText(one.prediction.input).slice(0, 100)}`}</option>
-            ))}
-          </select>
-        </label>
-      )}
-      {view === "predict" && <PredictView {...shared} />}
-      {view === "attention" && <AttentionView {...shared} />}
-      {view === "tree" && <TreeView {...shared} />}
-      {view === "training" && <TrainingView backend={backend} runs={runs} run={run} />}
-      {view === "errors" && <ErrorsView {...shared} runs={runs} run={run} />}
-      {view === "map" && <MapView {...shared} run={run} />}
-      {!view && <Empty title="There is nothing to show" />}
-    </div>
+      <div id="panel" role="tabpanel" aria-labelledby={`tab-${view}`}>
+        {page && decoded && page.inspected.length > 1 && (
+          <label className="inspected-choice">
+            Input
+            <select value={inspected} onChange={(event) => setInspected(Number(event.target.value))}>
+              {page.inspected.map((one, index) => (
+                <option key={index} value={index}>{`${index + 1}. ${sourceText(one.prediction.input).slice(0, 100)}`}</option>
+              ))}
+            </select>
+          </label>
+        )}
+        {view === "predict" && <PredictView {...shared} />}
+        {view === "attention" && <AttentionView {...shared} />}
+        {view === "tree" && <TreeView {...shared} />}
+        {view === "training" && <TrainingView backend={backend} runs={runs} run={run} />}
+        {view === "errors" && <ErrorsView {...shared} runs={runs} run={run} />}
+        {view === "map" && <MapView {...shared} run={run} layouts={layouts} />}
+        {!view && <Empty title="There is nothing to show" />}
+      </div>
     </main>
   );
 }
@@ -144,6 +170,9 @@ function Tabs({ page, views, view, go }: { page: Page | null; views: View[]; vie
     go(next);
     document.getElementById(`tab-${next}`)?.focus();
   };
+  useEffect(() => {
+    document.getElementById(`tab-${view}`)?.scrollIntoView({ block: "nearest", inline: "nearest" }); // in a narrow window
+  }, [view]);
   return (
     <div className="tabs" role="tablist" aria-label="Views" onKeyDown={move}>
       {views.map((one) => (
@@ -176,7 +205,7 @@ function ThemeSwitch() {
           applyTheme(wanted);
         }}
       >
-        <option value="auto">as the system</option>
+        <option value="auto">same as system</option>
         <option value="light">light</option>
         <option value="dark">dark</option>
       </select>

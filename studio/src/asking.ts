@@ -1,4 +1,4 @@
-/** One question at a time: what was answered, whether an answer is on its way, what went wrong. */
+/** Asking the backend: the answer, whether it is still on its way, and what went wrong. */
 
 import { useCallback, useEffect, useRef, useState } from "react";
 
@@ -11,7 +11,7 @@ export interface Asked<Answer> {
 const NOTHING = { answer: null, busy: false, problem: null };
 const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** Ask when told to; a later question makes an earlier answer worthless. */
+/** Ask when called. The answer to an earlier question is dropped once a later one is asked. */
 export function useAsking<Answer>(): [Asked<Answer>, (question: () => Promise<Answer>) => Promise<Answer | null>, () => void] {
   const [asked, setAsked] = useState<Asked<Answer>>(NOTHING);
   const turn = useRef(0);
@@ -35,22 +35,45 @@ export function useAsking<Answer>(): [Asked<Answer>, (question: () => Promise<An
   return [asked, ask, forget];
 }
 
-/** Ask whenever `key` changes; null asks nothing. The answer to the key before is forgotten. */
-export function useAnswer<Answer>(key: string | null, question: () => Promise<Answer>): Asked<Answer> {
-  const [kept, setKept] = useState<{ key: string | null; asked: Asked<Answer> }>({ key: null, asked: NOTHING });
+const MOST_KEPT = 12;
+const MOST_LARGE = 2; // of attention and trees, which may have many megabytes
+const isLarge = (key: string): boolean => /^\["(attention|tree)"/.test(key);
+const answers = new Map<string, unknown>(); // the latest answers, so that a view that was left comes back at once
+
+/** Forget an answer, so that it is asked for again. */
+export function forgetAnswer(key: string): void {
+  answers.delete(key);
+}
+
+function keep(key: string, answer: unknown): void {
+  answers.delete(key);
+  answers.set(key, answer);
+  const large = [...answers.keys()].filter(isLarge);
+  const small = [...answers.keys()].filter((one) => !isLarge(one));
+  for (const old of [...large.slice(0, -MOST_LARGE), ...small.slice(0, -MOST_KEPT)]) answers.delete(old);
+}
+
+/** Ask whenever `key` changes; null asks nothing. Answers are kept. With `turn`, the same key is asked again. */
+export function useAnswer<Answer>(key: string | null, question: () => Promise<Answer>, turn = 0): Asked<Answer> {
+  const place = `${turn} ${key}`;
+  const [asked, setAsked] = useState<{ place: string; problem: string | null }>({ place: "", problem: null });
   const latest = useRef(question);
   latest.current = question;
   useEffect(() => {
-    if (key === null) return;
+    if (key === null || answers.has(key)) return;
     let wanted = true;
     latest.current().then(
-      (answer) => wanted && setKept({ key, asked: { answer, busy: false, problem: null } }),
-      (error) => wanted && setKept({ key, asked: { answer: null, busy: false, problem: message(error) } }),
+      (answer) => {
+        keep(key, answer);
+        if (wanted) setAsked({ place, problem: null });
+      },
+      (error) => wanted && setAsked({ place, problem: message(error) }),
     );
     return () => {
       wanted = false;
     };
-  }, [key]);
+  }, [key, place]);
   if (key === null) return NOTHING;
-  return kept.key === key ? kept.asked : { answer: null, busy: true, problem: null };
+  if (answers.has(key)) return { answer: answers.get(key) as Answer, busy: false, problem: null };
+  return asked.place === place ? { answer: null, busy: false, problem: asked.problem } : { answer: null, busy: true, problem: null };
 }

@@ -1,8 +1,8 @@
-/** Where records come from: the server on this machine, or the page itself when it was written with its data. */
+/** Where records come from: the server on this machine, or the page itself if it contains its data. */
 
 import type {
-  Attention, AttentionRequest, Audit, CompareRequest, Comparison, Errors, FileRequest, MapRequest, Neighbours,
-  NeighboursRequest, Page, PredictRequest, Prediction, Problem, RepresentationMap, Run, Settings, Training, Tree, Upload,
+  Attention, AttentionRequest, Audit, CompareRequest, Comparison, Errors, Example, FileRequest, MapRequest, Neighbours,
+  NeighboursRequest, Overview, Page, PredictRequest, Prediction, Problem, RepresentationMap, Settings, Training, Tree, Upload,
 } from "./records";
 
 declare global {
@@ -12,8 +12,9 @@ declare global {
 }
 
 export interface Backend {
-  page: Page | null; // a one-file page: nothing can be asked, all there is stands here
-  runs(): Promise<Run[]>;
+  page: Page | null; // the data of a one-file page, which can ask nothing else
+  overview(): Promise<Overview>;
+  examples(run: string): Promise<Example[]>;
   training(run: string, after: number): Promise<Training>;
   audit(run: string): Promise<Audit>;
   settings(run: string): Promise<Settings>;
@@ -25,6 +26,7 @@ export interface Backend {
   map(run: string, request: MapRequest): Promise<RepresentationMap>;
   neighbours(run: string, request: NeighboursRequest): Promise<Neighbours>;
   upload(file: File): Promise<Upload>;
+  about(id: string): Promise<Upload>;
 }
 
 async function ask<Answer>(path: string, init?: RequestInit): Promise<Answer> {
@@ -32,7 +34,7 @@ async function ask<Answer>(path: string, init?: RequestInit): Promise<Answer> {
   try {
     response = await fetch(`api/${path}`, init);
   } catch {
-    throw new Error("The studio does not answer. Is `dragoman studio` still running? Start it again and reload this page.");
+    throw new Error("The studio does not answer. Is `dragoman studio` still running? Start it again, then reload this page.");
   }
   if (!response.ok) {
     const told = (await response.json().catch(() => null)) as Partial<Problem> | null;
@@ -49,7 +51,8 @@ const of = (run: string, what: string): string => `runs/${encodeURIComponent(run
 
 const server: Backend = {
   page: null,
-  runs: () => ask("runs"),
+  overview: () => ask("runs"),
+  examples: (run) => ask(of(run, "examples")),
   training: (run, after) => ask(of(run, `training?after=${after}`)),
   audit: (run) => ask(of(run, "audit")),
   settings: (run) => ask(of(run, "settings")),
@@ -61,15 +64,17 @@ const server: Backend = {
   map: (run, request) => send(of(run, "map"), request),
   neighbours: (run, request) => send(of(run, "neighbours"), request),
   upload: (file) => ask(`upload?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file }),
+  about: (id) => ask(`uploads/${encodeURIComponent(id)}/about`),
 };
 
 function written(page: Page): Backend {
   const have = <Kept>(record: Kept | null): Promise<Kept> =>
-    record === null ? Promise.reject(new Error("This page was written without it.")) : Promise.resolve(record);
-  const live = (): Promise<never> => Promise.reject(new Error("A page in one file cannot ask the model: open the run with `dragoman studio`."));
+    record === null ? Promise.reject(new Error("This page does not contain it.")) : Promise.resolve(record);
+  const live = (): Promise<never> => Promise.reject(new Error("This page is a file and cannot ask the model. Open the run with `dragoman studio`."));
   return {
     page,
-    runs: () => Promise.resolve([page.run]),
+    overview: () => Promise.resolve({ runs: [page.run], watched: [], layouts: [] }),
+    examples: () => Promise.resolve([]),
     training: () => have(page.training),
     audit: () => have(page.audit),
     settings: () => have(page.settings),
@@ -81,6 +86,7 @@ function written(page: Page): Backend {
     compare: live,
     neighbours: live,
     upload: live,
+    about: live,
   };
 }
 

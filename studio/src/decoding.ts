@@ -2,56 +2,32 @@
 
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 
+import { setValues, useAddress } from "./address";
 import { useAnswer, useAsking } from "./asking";
 import type { Backend } from "./backend";
-import type { Attention, Inspected, PredictRequest, Prediction, Run, Tree, Upload } from "./records";
+import type { Attention, Example, Inspected, PredictRequest, Prediction, Run, Tree, Upload } from "./records";
+import { hasInput, inputOf, valuesOf, wishFrom, type Wish } from "./wish";
 
 export type Which = "cross" | "encoder" | "decoder";
-
-export interface Wish {
-  input: Record<string, string>;
-  reference: string;
-  beam: number;
-  nBest: number;
-  normalize: "none" | "average" | "gnmt";
-  forbidden: string[];
-  forced: { ids: number[]; texts: string[] } | null;
-}
 
 export interface Decoding {
   run: Run;
   inspected: Inspected | null; // of a one-file page: given, cannot be changed
   wish: Wish;
   uploads: Record<string, Upload>; // by name of source
+  examples: Example[]; // dev rows to try
   prediction: Prediction | null;
   previous: Prediction | null; // of the same input, before the last change
   asked: PredictRequest | null; // what the prediction answers
-  took: number; // milliseconds until the answer was here
-  chosen: number; // which output is looked at
+  took: number; // milliseconds from asking to the answer
+  chosen: number; // which output is shown
   busy: boolean;
   problem: string | null;
   change(changes: Partial<Wish>): void;
   decode(changes?: Partial<Wish>): void;
+  tryExample(example: Example): void;
   upload(source: string, file: File): Promise<void>;
   choose(output: number): void;
-}
-
-const only = "source"; // the name under which a prompt stands
-
-function wishFor(run: Run): Wish {
-  return {
-    input: Object.fromEntries((run.sources.length ? run.sources.map((source) => source.name) : [only]).map((name) => [name, ""])),
-    reference: "",
-    beam: run.search.beam,
-    nBest: Math.max(run.search.n_best, Math.min(5, run.search.beam)),
-    normalize: run.search.normalize,
-    forbidden: [],
-    forced: null,
-  };
-}
-
-export function inputOf(run: Run, input: Record<string, string>): string | Record<string, string> {
-  return run.sources.length ? input : (input[only] ?? "");
 }
 
 function requestFor(run: Run, wish: Wish): PredictRequest {
@@ -62,32 +38,42 @@ function requestFor(run: Run, wish: Wish): PredictRequest {
     normalize: wish.normalize,
     forbidden: wish.forbidden,
     reference: wish.reference || null,
-    prefix_tokens: wish.forced?.ids ?? null,
+    prefix_tokens: wish.forced,
   };
 }
 
-export function useDecoding(backend: Backend, run: Run, given: Inspected | null): Decoding {
-  const [wish, setWish] = useState(() => wishFor(run));
+/** `shown`: a view of the decoding is open, so that something should be decoded. */
+export function useDecoding(backend: Backend, run: Run, given: Inspected | null, shown: boolean): Decoding {
+  const { values } = useAddress();
+  const [wish, setWish] = useState(() => wishFrom(run, values));
   const [uploads, setUploads] = useState<Record<string, Upload>>({});
   const [asked, setAsked] = useState<PredictRequest | null>(null);
   const [previous, setPrevious] = useState<Prediction | null>(null);
   const [chosen, setChosen] = useState(0);
   const [took, setTook] = useState(0);
-  const [asking, ask] = useAsking<Prediction>();
+  const [asking, ask, forget] = useAsking<Prediction>();
   const [problem, setProblem] = useState<string | null>(null);
   const latest = useRef({ wish, prediction: asking.answer });
   latest.current = { wish, prediction: asking.answer };
+  const written = useRef(JSON.stringify(valuesOf(run, wish))); // what of the address this decoding has written or read
+  const able = !given && run.ready;
+  const examples = useAnswer<Example[]>(able && shown ? `examples ${run.id}` : null, () => backend.examples(run.id));
 
-  const change = useCallback((changes: Partial<Wish>) => {
-    latest.current.wish = { ...latest.current.wish, ...changes };
-    setWish(latest.current.wish);
-  }, []);
+  const change = useCallback(
+    (changes: Partial<Wish>) => {
+      latest.current.wish = { ...latest.current.wish, ...changes };
+      setWish(latest.current.wish);
+      const next = valuesOf(run, latest.current.wish);
+      written.current = JSON.stringify(next);
+      setValues(next, run.id);
+    },
+    [run],
+  );
 
   const decode = useCallback(
     (changes: Partial<Wish> = {}) => {
       change(changes);
-      const wanted = latest.current.wish;
-      const request = requestFor(run, wanted);
+      const request = requestFor(run, latest.current.wish);
       const before = latest.current.prediction;
       const began = performance.now();
       setProblem(null);
@@ -101,6 +87,14 @@ export function useDecoding(backend: Backend, run: Run, given: Inspected | null)
       });
     },
     [ask, backend, change, run],
+  );
+
+  const tryExample = useCallback(
+    (example: Example) => {
+      const ids = Object.fromEntries(Object.entries(example.files).map(([name, file]) => [name, file.id]));
+      decode({ input: { ...example.source, ...ids }, reference: example.target, forced: null });
+    },
+    [decode],
   );
 
   const upload = useCallback(
@@ -117,14 +111,54 @@ export function useDecoding(backend: Backend, run: Run, given: Inspected | null)
     [backend, change, decode],
   );
 
+  const begun = useRef(false);
+  // Someone went back, or followed a link.
+  const addressed = JSON.stringify(valuesOf(run, wishFrom(run, values)));
+  useEffect(() => {
+    if (given || addressed === written.current) return;
+    written.current = addressed;
+    latest.current.wish = wishFrom(run, values);
+    setWish(latest.current.wish);
+    if (hasInput(latest.current.wish)) decode();
+    else {
+      forget();
+      begun.current = false;
+    }
+  }, [addressed]);
+
+  // The first time, what the address says is decoded, or else the first example.
+  useEffect(() => {
+    if (!able || !shown || begun.current) return;
+    if (hasInput(latest.current.wish)) {
+      begun.current = true;
+      decode();
+    } else if (examples.answer) {
+      begun.current = true;
+      if (examples.answer.length) tryExample(examples.answer[0]);
+    }
+  }, [able, shown, examples.answer, decode, tryExample, addressed]);
+
+  // The name and the kind of a file whose id is in the address, or that an example has.
+  useEffect(() => {
+    for (const source of run.sources) {
+      const id = wish.input[source.name];
+      if (!source.is_file || !id || uploads[source.name]?.id === id) continue;
+      backend.about(id).then(
+        (kept) => setUploads((before) => ({ ...before, [source.name]: kept })),
+        () => change({ input: { ...latest.current.wish.input, [source.name]: "" } }), // the studio was started anew
+      );
+    }
+  }, [backend, run, wish.input, uploads, change]);
+
   useEffect(() => setChosen(0), [given]);
   const choose = useCallback((output: number) => setChosen(output), []);
   return {
     run, inspected: given, wish, uploads, asked, previous, chosen, took,
+    examples: examples.answer ?? [],
     prediction: given ? given.prediction : asking.answer,
-    busy: asking.busy,
+    busy: asking.busy || (able && shown && examples.busy && !hasInput(wish)),
     problem: problem ?? asking.problem,
-    change, decode, upload, choose,
+    change, decode, tryExample, upload, choose,
   };
 }
 
@@ -148,7 +182,7 @@ export function useAttention(backend: Backend, decoding: Decoding, which: Which,
     };
   }, [inspected, output, chosen, which]);
   const request = asked && output && !inspected ? { input: asked.input, tokens: output.tokens.map((token) => token.id), which } : null;
-  const answer = useAnswer<Attention>(shown && request ? JSON.stringify([run.id, request]) : null, () =>
+  const answer = useAnswer<Attention>(shown && request ? JSON.stringify(["attention", run.id, request]) : null, () =>
     backend.attention(run.id, request!),
   );
   return inspected ? { answer: written, busy: false, problem: null } : answer;
@@ -156,7 +190,7 @@ export function useAttention(backend: Backend, decoding: Decoding, which: Which,
 
 export function useTree(backend: Backend, decoding: Decoding, shown: boolean) {
   const { inspected, asked, run } = decoding;
-  const answer = useAnswer<Tree>(shown && asked && !inspected ? JSON.stringify([run.id, asked]) : null, () =>
+  const answer = useAnswer<Tree>(shown && asked && !inspected ? JSON.stringify(["tree", run.id, asked]) : null, () =>
     backend.tree(run.id, asked!),
   );
   return inspected ? { answer: inspected.tree, busy: false, problem: null } : answer;

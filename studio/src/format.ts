@@ -42,7 +42,7 @@ export function size(bytes: number): string {
 
 export const fileName = (path: string): string => path.split(/[\\/]/).pop() || path;
 
-/** For a list to choose from, which cuts off what is too long without saying so. */
+/** A text for a list to choose from, which would cut it off without a sign. */
 export function shortened(text: string, most = 38): string {
   const signs = [...text];
   return signs.length > most ? `${signs.slice(0, most - 1).join("").trimEnd()}…` : text;
@@ -63,4 +63,12 @@ export function ticks(low: number, high: number, wanted: number): { values: numb
   const values: number[] = [];
   for (let index = Math.ceil(low / step - 1e-9); index * step <= high + 1e-9 * span; index++) values.push(index * step);
   return { values, step };
+}
+
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+
+/** The direction of a text as the browser finds it: that of its first letter. */
+export function direction(text: string): "ltr" | "rtl" {
+  const letter = /\p{L}/u.exec(text);
+  return letter && RIGHT_TO_LEFT.test(letter[0]) ? "rtl" : "ltr";
 }

@@ -84,6 +84,7 @@ export interface Run {
   search: Search;
   ready: boolean; // Whether the run has weights and can predict.
   evaluation: Evaluation | null;
+  held_out: "test" | "dev" | ""; // Which rows of its own it is measured on: "dev" if it has no test rows, "" if their files no longer exist.
   train_files: string[]; // Training files that still exist.
   test_files: string[]; // Test files that still exist, or dev files if the run has no test files.
 }
@@ -345,6 +346,21 @@ export interface Tree {
   reference: Reference | null;
 }
 
+/** A source of a row that is a file. Its path is not sent. */
+export interface SourceFile {
+  id: string; // To be given as an input; "" in one-file pages.
+  kind: string; // Kind of the file: "image", "speech" or "features".
+  url: string; // /api/uploads/…, or a data URL in one-file pages; "" if the file is left out.
+}
+
+/** A row to try a run with. */
+export interface Example {
+  source: Record<string, string>; // By name; of a file, its name without the folder.
+  files: Record<string, SourceFile>; // The sources that are files, by name.
+  target: string;
+  line: number;
+}
+
 /** What a metric is called, and which way is better. */
 export interface MetricName {
   name: string;
@@ -364,7 +380,8 @@ export interface Span {
 export interface ErrorRow {
   index: number; // From 0.
   line: number; // In its file.
-  source: Record<string, string>; // By name.
+  source: Record<string, string>; // By name; of a file, its name without the folder.
+  files: Record<string, SourceFile>; // The sources that are files, by name.
   references: string[];
   output: string;
   correct: boolean;
@@ -400,6 +417,7 @@ export interface ComparedScore {
   low: number;
   high: number;
   p_value: number; // Two-sided, by paired bootstrap.
+  smallest: boolean; // Whether no smaller p-value could have come out of the resamples.
   verdict: string; // The result in words.
 }
 
@@ -407,7 +425,8 @@ export interface ComparedScore {
 export interface ComparedRow {
   index: number;
   line: number;
-  source: Record<string, string>;
+  source: Record<string, string>; // By name; of a file, its name without the folder.
+  files: Record<string, SourceFile>; // The sources that are files, by name.
   references: string[];
   a: string;
   b: string;
@@ -439,9 +458,11 @@ export interface Comparison {
 export interface Point {
   x: number;
   y: number;
-  source: Record<string, string>;
+  source: Record<string, string>; // By name; of a file, its name without the folder.
+  files: Record<string, SourceFile>; // The sources that are files, by name.
   target: string;
   line: number;
+  source_length: number | null; // Of the longest source, in tokens or frames; None if all sources are pictures.
 }
 
 /** Examples as points of a plane. */
@@ -458,7 +479,8 @@ export interface RepresentationMap {
 export interface Neighbour {
   index: number | null; // Among the points of the map; None if it is not one of them.
   similarity: number; // Cosine.
-  source: Record<string, string>;
+  source: Record<string, string>; // By name; of a file, its name without the folder.
+  files: Record<string, SourceFile>; // The sources that are files, by name.
   target: string;
   line: number;
 }
@@ -469,6 +491,13 @@ export interface Neighbours {
   y: number; // Where the input lies on the map.
   examples: number; // Number of examples that were searched.
   neighbours: Neighbour[]; // Nearest first.
+}
+
+/** The runs of a studio, and what it can do. */
+export interface Overview {
+  runs: Run[];
+  watched: string[]; // Names of the folders in which new runs are looked for.
+  layouts: ("pca" | "umap")[]; // Layouts of the map whose libraries are installed.
 }
 
 /** A file that was uploaded. */

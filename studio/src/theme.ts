@@ -1,4 +1,4 @@
-/** Light, dark, or as the system says. */
+/** Light, dark, or the same as the system. Paper is always light. */
 
 import { useSyncExternalStore } from "react";
 
@@ -6,7 +6,8 @@ export type Theme = "auto" | "light" | "dark";
 const KEY = "dragoman-theme";
 const listeners = new Set<() => void>();
 const system = window.matchMedia("(prefers-color-scheme: dark)");
-system.addEventListener("change", () => listeners.forEach((tell) => tell()));
+const paper = window.matchMedia("print");
+for (const media of [system, paper]) media.addEventListener("change", () => listeners.forEach((tell) => tell()));
 
 export function storedTheme(): Theme {
   try {
@@ -24,17 +25,18 @@ export function applyTheme(theme: Theme): void {
     if (theme === "auto") localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, theme);
   } catch {
-    // it holds until the page is closed
+    // the choice is lost when the page is closed
   }
   listeners.forEach((tell) => tell());
 }
 
 function isDark(): boolean {
+  if (paper.matches) return false;
   const chosen = document.documentElement.dataset.theme;
   return chosen ? chosen === "dark" : system.matches;
 }
 
-/** What is drawn on a canvas has to be drawn anew when this changes. */
+/** Whether the page is dark. A canvas has to be drawn again when this changes. */
 export function useDark(): boolean {
   return useSyncExternalStore((tell) => {
     listeners.add(tell);

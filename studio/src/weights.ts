@@ -1,4 +1,4 @@
-/** Matrices as they come (base64 of integers) and as they are drawn (floats from 0 to 1). */
+/** Matrices as they are sent (base64 of integers) and as they are drawn (floats from 0 to 1). */
 
 import type { Attention, Matrix } from "./records";
 
@@ -31,7 +31,7 @@ export function weightsOf(matrix: Matrix, map = 0): Weights {
   return { rows: matrix.rows, columns: matrix.columns, data: floats(matrix).subarray(map * size, (map + 1) * size) };
 }
 
-/** Which maps are looked at: null is the mean over them. */
+/** Which maps are shown: null is the mean over them. */
 export interface Choice {
   layer: number | null;
   head: number | null;

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 import numpy as np
@@ -168,14 +168,10 @@ def studio(runs: dict[str, Path], serves: Callable[..., Any]) -> Iterator[Studio
 
 @pytest.fixture
 def predicted(page: Page, studio: Studio) -> Callable[..., Page]:
-    """Opens a view of a run after a prediction."""
+    """Opens a view of a run with a prediction, by its address."""
 
     def go(view: str = "predict", text: str = "abcde", run: str = "run", reference: str = "") -> Page:
-        page.goto(f"{studio.address}#predict/{run}")
-        page.get_by_label("Input", exact=True).fill(text)
-        if reference:
-            page.get_by_role("textbox", name="Reference").fill(reference)
-        page.get_by_role("button", name="Predict").click()
+        page.goto(f"{studio.address}#predict/{run}?{urlencode({'input': text, 'reference': reference})}")
         page.get_by_test_id("results").wait_for()
         page.locator(f"#tab-{view}").click()
         return page

@@ -1,4 +1,4 @@
-"""What holds for every view: it can be reached and read by everybody, light and dark, and at 1,000 pixels."""
+"""What holds for every view: it can be reached and read by everybody, light and dark, wide and narrow."""
 
 from __future__ import annotations
 
@@ -12,49 +12,54 @@ VIEWS = ("predict", "attention", "tree", "training", "errors", "map")
 AXE = ROOT / "studio" / "node_modules" / "axe-core" / "axe.min.js"
 
 
-def fill(page: Any, studio: Any, view: str, run: str = "run") -> None:
-    """The view with something in it."""
-    page.goto(f"{studio.address}#predict/{run}")
-    page.get_by_label("Input", exact=True).fill("abcde")
-    page.get_by_role("textbox", name="Reference").fill("hgf")
-    page.get_by_role("button", name="Predict").click()
-    page.get_by_test_id("results").wait_for()
-    page.locator(f"#tab-{view}").click()
-    if view == "errors":
-        page.get_by_role("button", name="Measure").click()
-        page.locator("table.errors").wait_for()
-    elif view == "map":
+def open_filled(page: Any, studio: Any, view: str, run: str = "run") -> None:
+    """Open a view with something in it."""
+    tab = "errors" if view == "compare" else view
+    more = "&two=1&compared=own&against=transformer" if view == "compare" else ""
+    page.goto(f"{studio.address}#{tab}/{run}?input=abcde&reference=hgf&rows=own{more}")
+    if view == "map":
         page.get_by_test_id("scatter").wait_for()
         page.get_by_role("button", name="Find").click()
-        page.get_by_test_id("neighbours").wait_for()
-    else:
-        ready = {"predict": ".steps", "attention": "[data-testid=matrix]", "tree": ".node-detail", "training": ".audit"}
-        page.locator(ready[view]).first.wait_for()
+    ready = {
+        "predict": ".steps", "attention": "[data-testid=matrix]", "tree": ".node-detail", "training": ".audit",
+        "errors": "table.errors", "compare": "[data-testid=comparison]", "map": "[data-testid=neighbours]",
+    }  # fmt: skip
+    page.locator(ready[view]).first.wait_for()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("view", VIEWS)
-def test_nothing_is_out_of_reach(page: Any, studio: Any, view: str, theme: str) -> None:
+@pytest.fixture(scope="module")
+def axe() -> str:
     if not AXE.exists():
-        pytest.skip("axe-core is not installed: npm ci in studio/")
-    page.emulate_media(color_scheme=theme)
-    fill(page, studio, view, "transformer" if view == "attention" else "run")
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    grave = [
-        f"{one['id']} ({one['impact']}): {node['html'][:160]} {node.get('failureSummary', '')[:300]}"
-        for one in found["violations"]
-        for node in one["nodes"][:3]
-        if one["impact"] in ("serious", "critical")
-    ]
+        pytest.skip("axe-core is not installed: npm install in studio/")
+    return AXE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("view", [*VIEWS, "compare"])
+def test_nothing_is_out_of_reach(page: Any, studio: Any, view: str, axe: str) -> None:
+    """Wide and narrow, light and dark; a narrow window is also not to be scrolled sideways."""
+    open_filled(page, studio, view, "transformer" if view == "attention" else "run")
+    page.evaluate(axe)
+    grave = []
+    for width in (1280, 400):
+        page.set_viewport_size({"width": width, "height": 860})
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+            grave += [
+                f"{width} {theme} {one['id']} ({one['impact']}): {node['html'][:160]} {node.get('failureSummary', '')}"
+                for one in found["violations"]
+                for node in one["nodes"][:3]
+                if one["impact"] in ("serious", "critical")
+            ]
     assert not grave, "\n".join(grave)
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", [*VIEWS, "compare"])
 def test_a_narrow_window_needs_no_scrolling_sideways(page: Any, studio: Any, view: str) -> None:
-    page.set_viewport_size({"width": 1000, "height": 700})
-    fill(page, studio, view)
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    open_filled(page, studio, view)
+    for width in (1000, 400):
+        page.set_viewport_size({"width": width, "height": 700})
+        page.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_views_are_reached_by_keyboard(page: Any, studio: Any) -> None:
@@ -81,6 +86,7 @@ def test_colours_can_be_switched_and_are_kept(page: Any, studio: Any) -> None:
 
 
 def test_a_view_without_a_prediction_says_what_to_do(page: Any, studio: Any) -> None:
+    page.route("**/examples", lambda route: route.fulfill(json=[]))
     page.goto(f"{studio.address}#tree/run")
     page.get_by_role("button", name="Predict", exact=True).click()
     page.get_by_label("Input", exact=True).wait_for()

@@ -54,7 +54,7 @@ def test_heads_and_their_means(predicted: Predicted, studio: Any) -> None:
     assert page.get_by_role("radio", name="layer 1, head 4").get_attribute("aria-checked") == "true"
     page.get_by_text("source → source").click()
     page.wait_for_function("() => document.querySelectorAll('.strip').length === 2")
-    page.get_by_text("looked at").wait_for()
+    page.locator(".strip > .hint", has_text="attended").wait_for()
     own = studio.ask("runs/transformer/attention", {"input": {"source": "abcde"}, "tokens": tokens, "which": "encoder"})
     page.get_by_test_id("matrix").wait_for()
     assert float(hover(page, 1, 2)) == pytest.approx(decoded(own["average"])[0, 1, 2], abs=6e-5)

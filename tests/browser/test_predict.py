@@ -105,7 +105,7 @@ def test_a_picture_can_be_dropped(page: Any, studio: Any, runs: dict[str, Path])
         list(picture.read_bytes()),
     )
     page.get_by_test_id("drop-source").dispatch_event("drop", {"dataTransfer": data})
-    page.get_by_test_id("results").wait_for()
+    page.locator("[data-testid=results][data-input^=upload-]").wait_for()
     assert page.locator(".preview img").evaluate("one => one.naturalWidth") == 24
     page.locator("#tab-attention").click()
     tokens = page.locator(".film button")
@@ -121,7 +121,7 @@ def test_what_the_microphone_hears_is_predicted(page: Any, studio: Any) -> None:
     page.get_by_role("button", name="Stop").wait_for()
     page.wait_for_timeout(1500)
     page.get_by_role("button", name="Stop").click()
-    page.get_by_test_id("results").wait_for()
+    page.locator("[data-testid=results][data-input^=upload-]").wait_for()
     page.get_by_role("button", name="Record").wait_for()
     assert "recording.wav" in page.locator(".preview").inner_text()
     page.wait_for_function("() => document.querySelector('.preview audio').duration > 0.5")

@@ -21,7 +21,7 @@ from dragoman.studio.views.errors import describe_errors
 
 
 def compare(*arguments: Any, **options: Any) -> records.Comparison:
-    return describe_comparison(compare_systems(*arguments, **options))
+    return describe_comparison(compare_systems(*arguments, **options), arguments[0])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
 import struct
 import wave
 from collections.abc import Callable
@@ -19,8 +21,16 @@ from dragoman.inference.system import System
 from dragoman.studio.endpoints import Studio
 from dragoman.studio.inspection import inspect
 from dragoman.studio.library import Library, NotFound
-from dragoman.studio.page import describe_input
-from dragoman.studio.records import AttentionRequest, PredictRequest
+from dragoman.studio.page import describe_input, inspect_page, report_page
+from dragoman.studio.records import (
+    AttentionRequest,
+    CompareRequest,
+    FileRequest,
+    MapRequest,
+    NeighboursRequest,
+    Page,
+    PredictRequest,
+)
 from dragoman.studio.uploads import Uploads
 from dragoman.studio.views.matrices import unpack_weights
 from dragoman.studio.views.media import make_data_url
@@ -86,6 +96,51 @@ def test_a_picture_that_was_dropped_is_looked_at(pictures: tuple[Path, Path], ru
     with pytest.raises(UserError):
         studio.predict("run", PredictRequest(input=broken.id))
     uploads.close()
+
+
+def test_rows_of_pictures_have_pictures_and_no_paths(pictures: tuple[Path, Path]) -> None:
+    folder, picture = pictures
+    uploads = Uploads()
+    studio = Studio(Library([folder, folder], "cpu"), uploads)
+    table = str(picture.parent / "list.tsv")
+    errors = studio.errors("run", FileRequest(file=table))
+    compared = studio.compare(CompareRequest(a="run", b="run-2", file=table))
+    drawn = studio.map("run", MapRequest(file=table, n=10))
+    near = studio.neighbours("run", NeighboursRequest(input=drawn.points[0].files["source"].id, file=table, n=10))
+    offered = studio.examples("run")
+    for record in (errors, compared, drawn, near, *offered):
+        assert str(picture.parent) not in record.model_dump_json()
+    row = next(row for row in errors.rows if row.source["source"] == "3.png")
+    file = row.files["source"]
+    assert uploads.get(file.id).path == picture and file.kind == "image" and uploads.get(file.id).record.url == file.url
+    assert studio.predict("run", PredictRequest(input=file.id)).outputs[0].text == row.output
+    assert near.neighbours[0].index == 0 and near.neighbours[0].files["source"].id == drawn.points[0].files["source"].id
+    assert drawn.points[0].source_length is None  # the length of a path says nothing about a picture
+    assert offered and offered[0].files["source"].url
+    for path in (picture.parent / "list.tsv", picture.parent / "gone.png"):  # a table cannot name just any file
+        assert uploads.link(str(path), "image").id == uploads.link(str(path), "image").url == ""
+    uploads.close()
+
+
+def test_a_report_on_pictures_shows_them_and_no_path(pictures: tuple[Path, Path]) -> None:
+    folder, picture = pictures
+    html = report_page(folder, System.load(folder, "cpu"))
+    assert str(picture.parent) not in html and str(picture.parent.parent) not in html
+    data = Page(**json.loads(html.split("window.__DATA__=")[1].split("</script>")[0]))
+    assert data.errors is not None and data.errors.rows[0].source["source"].endswith(".png")
+    assert data.errors.rows[0].files["source"].url.startswith("data:image/jpeg;base64,")
+    assert data.errors.rows[0].files["source"].id == ""
+
+
+def test_folders_are_removed_from_every_text_of_a_page(pictures: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, picture = pictures
+    copy = tmp_path / "copied"
+    shutil.copytree(folder, copy)
+    config = json.loads((copy / "config.json").read_text(encoding="utf-8"))
+    config["recipe"]["data"]["root"] = str(picture.parent)  # a setting may name a folder
+    (copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    html = inspect_page(System.load(folder, "cpu"), copy, [str(picture)])
+    assert str(picture.parent) not in html and str(tmp_path) not in html and "3.png" in html
 
 
 def test_a_picture_in_a_page_is_inside_it(pictures: tuple[Path, Path], tmp_path: Path) -> None:

@@ -20,8 +20,9 @@ import httpx
 
 from dragoman.errors import UserError
 from dragoman.inference.system import System
-from dragoman.studio import bundle, records, server, uploads
+from dragoman.studio import bundle, endpoints, records, server, uploads
 from dragoman.studio.inspection import inspect
+from dragoman.studio.run_data import read_run_data
 from dragoman.studio.server import create_application
 from dragoman.studio.views.matrices import unpack_weights
 
@@ -61,8 +62,9 @@ def client(tiny_run: Any, heads_folder: Path, run_async: Callable[..., Any]) -> 
 
 
 def test_runs_training_audit_settings(client: Client) -> None:
-    runs = [records.Run(**run) for run in client.get("/api/runs").json()]
-    assert [run.id for run in runs] == ["run", "heads"]
+    overview = records.Overview(**client.get("/api/runs").json())
+    assert [run.id for run in overview.runs] == ["run", "heads"] and not overview.watched
+    assert [run.held_out for run in overview.runs] == ["test", "test"]
     first = records.Training(**client.get("/api/runs/run/training").json())
     assert first.stepped and not client.get(f"/api/runs/run/training?after={first.offset}").json()["stepped"]
     assert records.Audit(**client.get("/api/runs/run/audit").json()).train > 0
@@ -233,8 +235,8 @@ def test_runs_of_the_same_name_are_told_apart(tiny_run: Any, tmp_path: Path) -> 
     from dragoman.studio.library import Library
 
     assert list(Library([tiny_run.folder] * 3).entries) == ["run", "run-2", "run-3"]
-    with pytest.raises(UserError, match="not the folder of a run"):
-        Library([tiny_run.folder.parent])
+    with pytest.raises(UserError, match="no such folder"):
+        Library([tiny_run.folder / "nothing"])
     numbered = [tmp_path / name for name in ("dates-2", "dates", "dates-old", "other/dates")]
     for folder in numbered:
         shutil.copytree(tiny_run.folder, folder)
@@ -243,3 +245,44 @@ def test_runs_of_the_same_name_are_told_apart(tiny_run: Any, tmp_path: Path) -> 
     assert list(library.entries) == ["dates-2", "dates", "dates-old", "dates-3"]
     shutil.rmtree(numbered[1])  # the others are still shown
     assert [run.id for run in library.runs()] == ["dates-2", "dates-old", "dates-3"]
+
+
+def test_a_folder_of_runs_is_watched(tiny_run: Any, tmp_path: Path, run_async: Callable[..., Any]) -> None:
+    root = tmp_path / "runs"
+    shutil.copytree(tiny_run.folder, root / "dates")
+    app = create_application([root], "cpu")
+    client = Client(app, run_async)
+    overview = records.Overview(**client.get("/api/runs").json())
+    assert [run.id for run in overview.runs] == ["dates"] and overview.watched == ["runs"]
+    shutil.copytree(tiny_run.folder, root / "group" / "seed-1")  # as several seeds of one model are saved
+    runs = records.Overview(**client.get("/api/runs").json()).runs
+    assert [(run.id, run.name) for run in runs] == [("dates", "dates"), ("group_seed-1", "group/seed-1")]
+    assert client.post("/api/runs/group_seed-1/predict", json={"input": "abc"}).status_code == 200
+    app.state.uploads.close()
+
+
+def test_layouts_that_are_not_installed_are_not_offered(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    for installed, layouts in ((None, ["pca"]), (object(), ["pca", "umap"])):
+        monkeypatch.setattr(endpoints, "find_spec", lambda _, installed=installed: installed)
+        assert client.get("/api/runs").json()["layouts"] == layouts
+
+
+def test_dev_rows_are_offered_to_try(client: Client, tiny_run: Any, recurrent: System) -> None:
+    dev = read_run_data(recurrent, tiny_run.folder).dev
+    offered = [records.Example(**example) for example in client.get("/api/runs/run/examples").json()]
+    assert 1 < len(offered) <= endpoints.EXAMPLES
+    assert {example.source["source"] for example in offered} <= {example.sources["source"] for example in dev}
+    assert len({example.source["source"] for example in offered}) == len(offered)
+
+
+def test_a_run_without_test_rows_is_measured_on_dev_rows(tiny_run: Any, tmp_path: Path) -> None:
+    from dragoman.studio.views.runs import describe_run
+    from dragoman.training.run import train
+
+    settings = tiny_run.settings | {"training": tiny_run.settings["training"] | {"max_updates": 2}}
+    train(tiny_run.pairs, dev=tiny_run.pairs, out=tmp_path / "run", settings=settings)
+    assert describe_run(tmp_path / "run", "run").held_out == "dev"
+    audit = json.loads((tmp_path / "run" / "audit.json").read_text(encoding="utf-8"))
+    audit["files"]["dev"]["files"] = [str(tmp_path / "gone.tsv")]
+    (tmp_path / "run" / "audit.json").write_text(json.dumps(audit), encoding="utf-8")
+    assert describe_run(tmp_path / "run", "run").held_out == ""

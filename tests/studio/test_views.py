@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dragoman.data.vocabulary import BOS, EOS, PAD, UNK
 from dragoman.errors import UserError
+from dragoman.evaluation.compare import compare_systems
+from dragoman.evaluation.metrics.bootstrap import SMALLEST_P
 from dragoman.inference.system import System
 from dragoman.studio import records
 from dragoman.studio.inspection import Inspection, inspect, read_input
 from dragoman.studio.records import PredictRequest
+from dragoman.studio.run_data import read_files
 from dragoman.studio.views.attention import Which, describe_attention
+from dragoman.studio.views.comparison import describe_comparison
 from dragoman.studio.views.matrices import pack_weights, unpack_weights
 from dragoman.studio.views.prediction import describe_prediction
 from dragoman.studio.views.tree import describe_tree
@@ -218,3 +224,44 @@ def test_any_text_is_preserved(recurrent: System, text: str) -> None:
     assert again == prediction
     assert again.input["source"].strip() == " ".join(text.split("\n")).strip()
     assert set(prediction.unknown) <= {"source"}
+
+
+def test_only_what_the_search_may_write_is_offered(recurrent: System) -> None:
+    size = recurrent.target.size
+
+    def offered(forbidden: list[str]) -> list[set[int]]:
+        request = records.PredictRequest(input="abcd", forbidden=forbidden, alternatives=50)
+        tokens = describe_prediction(inspect(recurrent, "abcd", request), request).outputs[0].tokens
+        return [{alternative.id for alternative in token.alternatives} for token in tokens]
+
+    (banned,) = recurrent.target.encode("c")
+    for ids in offered([]):
+        assert ids == set(range(EOS, size))  # everything but the three symbols that no output has
+    for ids in offered(["c"]):
+        assert ids == set(range(EOS, size)) - {banned}
+
+
+def test_a_banned_run_of_tokens_is_not_offered_after_its_beginning(recurrent: System) -> None:
+    first = recurrent("abcd")
+    pair = first[:2]
+    request = records.PredictRequest(
+        input="abcd", forbidden=[pair], prefix_tokens=recurrent.target.encode(pair[0]), alternatives=50
+    )
+    tokens = describe_prediction(inspect(recurrent, "abcd", request), request).outputs[0].tokens
+    assert tokens[0].text == pair[0] and tokens[0].forced
+    assert pair[1] not in [alternative.text for alternative in tokens[1].alternatives]
+    assert pair[1] in [alternative.text for alternative in tokens[0].alternatives]
+
+
+@pytest.mark.parametrize("token", [PAD, UNK, BOS])
+def test_a_symbol_that_stands_for_no_text_cannot_be_forced(recurrent: System, token: int) -> None:
+    with pytest.raises(UserError, match="stands for no text"):
+        inspect(recurrent, "abcd", records.PredictRequest(input="abcd", prefix_tokens=[token]))
+
+
+def test_the_smallest_p_value_says_that_it_is_a_bound(recurrent: System, tiny_run: Any) -> None:
+    rows = read_files(recurrent, [str(tiny_run.pairs)])
+    compared = compare_systems(recurrent, recurrent, rows, "pairs")
+    assert not describe_comparison(compared, recurrent).scores[0].smallest
+    least = replace(compared, scores=[replace(compared.scores[0], p_value=SMALLEST_P)])
+    assert describe_comparison(least, recurrent).scores[0].smallest

@@ -11,7 +11,10 @@ from dragoman.cli.options import Device
 
 
 def studio(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN", show_default=False)],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Folders of runs, or a folder that contains them.", metavar="RUN", show_default=False),
+    ],
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Port to listen on.", show_default="8400, or a free one")
     ] = None,

@@ -13,11 +13,13 @@ from functools import cache
 from html import escape
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from dragoman.errors import UserError
 from dragoman.studio.records import FileAudit, Inspected, Page
 
 MAX_PAGE_SIZE = 2_000_000  # bytes
+MAX_TEXT = 100_000  # characters of a text that a person may have written
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "media-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
@@ -99,9 +101,33 @@ def _escape_style(style: str) -> str:
 
 
 def _remove_paths(page: Page) -> Page:
+    """Return the page without folders of this machine.
+
+    Files keep their names. Folders that are known to the page, the working folder and the home folder are also removed
+    from all texts, such as settings, notes and reasons.
+    """
+    files = [*page.run.train_files, *page.run.test_files]
+    if page.audit is not None:
+        files += [file for audit in page.audit.files for file in audit.files]
+    folders = {Path(page.run.folder).absolute(), *(Path(file).absolute().parent for file in files)}
+    folders |= {Path(page.run.folder).resolve(), *(Path(file).resolve().parent for file in files)}
+    folders |= {inner for folder in folders for inner in folder.parents if len(inner.parts) > 2}
+    folders |= {folder for folder in (Path.cwd(), Path.home()) if len(folder.parts) > 1}
     run = page.run.model_copy(update={"folder": page.run.name, "train_files": [], "test_files": []})
     audit = page.audit and page.audit.model_copy(update={"files": [_keep_names(file) for file in page.audit.files]})
-    return page.model_copy(update={"run": run, "audit": audit})
+    page = page.model_copy(update={"run": run, "audit": audit})
+    longest_first = sorted(map(str, folders), key=len, reverse=True)
+    pattern = re.compile("|".join(rf"{re.escape(folder)}(?:/|\\|(?![\w.-]))" for folder in longest_first) or r"(?!)")
+    return Page.model_validate(_map_strings(page.model_dump(), lambda text: pattern.sub("", text)))
+
+
+def _map_strings(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a value as JSON has it, with every string changed but the long ones, which are matrices and pictures."""
+    if isinstance(value, str):
+        return change(value) if len(value) < MAX_TEXT else value
+    if isinstance(value, dict):
+        return {key: _map_strings(inner, change) for key, inner in value.items()}
+    return [_map_strings(inner, change) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _keep_names(audit: FileAudit) -> FileAudit:
@@ -147,11 +173,24 @@ def _list_fewer_errors(page: Page) -> Page:
     return page.model_copy(update={"errors": page.errors.model_copy(update={"rows": rows, "left_out": left_out})})
 
 
+def _drop_thumbnails(page: Page) -> Page:
+    if page.errors is None:
+        return page
+    rows = [
+        row.model_copy(
+            update={"files": {name: file.model_copy(update={"url": ""}) for name, file in row.files.items()}}
+        )
+        for row in page.errors.rows
+    ]
+    return page.model_copy(update={"errors": page.errors.model_copy(update={"rows": rows})})
+
+
 REDUCTIONS: tuple[Callable[[Page], Page], ...] = (  # the heaviest and least needed first
     lambda page: _change_inputs(page, _drop_single_maps),
     lambda page: _change_inputs(page, _drop_tree),
     _list_fewer_errors,
     _list_fewer_errors,
+    _drop_thumbnails,
     lambda page: _change_inputs(page, _keep_best_output),
     lambda page: _change_inputs(page, _drop_attention),
     lambda page: page.model_copy(update={"inspected": page.inspected[:1]}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from dragoman.data.examples import Example
@@ -12,15 +13,18 @@ from dragoman.inference.system import System
 from dragoman.studio import records
 from dragoman.studio.inspection import Inspection, inspect, read_input
 from dragoman.studio.library import Library
-from dragoman.studio.run_data import read_files, read_run_data, read_test_examples
+from dragoman.studio.run_data import read_examples_to_try, read_files, read_run_data, read_test_examples
 from dragoman.studio.uploads import Uploads
 from dragoman.studio.views.attention import describe_attention
 from dragoman.studio.views.comparison import describe_comparison
 from dragoman.studio.views.errors import describe_errors
+from dragoman.studio.views.media import describe_source
 from dragoman.studio.views.prediction import describe_prediction
 from dragoman.studio.views.projections import import_umap
 from dragoman.studio.views.representation_map import RepresentationIndex, index_examples
 from dragoman.studio.views.tree import describe_tree
+
+EXAMPLES = 20  # dev rows that the page offers to try
 
 
 class Studio:
@@ -53,11 +57,37 @@ class Studio:
         prepared = read_input(session, self._resolve_input(session.system, request.input))
         return describe_attention(session, prepared, request.tokens, request.which)
 
+    def overview(self) -> records.Overview:
+        """Answer with the runs, and what the studio can do."""
+        layouts: list[records.Layout] = ["pca", "umap"] if find_spec("umap") else ["pca"]
+        watched = [folder.resolve().name for folder in self.library.watched]
+        return records.Overview(runs=self.library.runs(), watched=watched, layouts=layouts)
+
+    def examples(self, run: str) -> list[records.Example]:
+        """Answer with some dev rows to try a run with; none if their file is gone."""
+        loaded = self.library.load(run)
+
+        def read() -> list[records.Example]:
+            examples = []
+            for example in read_examples_to_try(loaded.system, self.library.entry(run).folder, EXAMPLES):
+                source, files = describe_source(loaded.system, example.sources, self.uploads.link)
+                examples.append(records.Example(source=source, files=files, target=example.target, line=example.line))
+            return examples
+
+        return loaded.results.get("examples", read)
+
     def errors(self, run: str, request: records.FileRequest) -> records.Errors:
-        """Answer with the outputs for the rows of a file, beside their references."""
-        system = self.library.system(run)
-        examples, label = self._read_rows(run, system, request.file)
-        return describe_errors(system, examples, label, run, request.beam, request.limit)
+        """Answer with the outputs for the rows of a file, beside their references.
+
+        The rows of an unchanged file are not decoded again.
+        """
+        loaded = self.library.load(run)
+
+        def measure() -> records.Errors:
+            examples, label = self._read_rows(run, loaded.system, request.file)
+            return describe_errors(loaded.system, examples, label, run, request.beam, request.limit, self.uploads.link)
+
+        return loaded.results.get(("errors", request.model_dump_json(), _file_version(request.file)), measure)
 
     def compare(self, request: records.CompareRequest) -> records.Comparison:
         """Answer with a comparison of two runs on the rows of a file."""
@@ -65,19 +95,19 @@ class Studio:
         systems = self.library.system(request.a), self.library.system(request.b)
         examples, label = self._read_rows(request.a, systems[0], request.file)
         comparison = compare_systems(*systems, examples, label, names, request.beam, request.limit)
-        return describe_comparison(comparison, names)
+        return describe_comparison(comparison, systems[0], names, self.uploads.link)
 
     def map(self, run: str, request: records.MapRequest) -> records.RepresentationMap:
         """Answer with the map of a file's sources."""
         if request.layout == "umap":
             import_umap()
-        return self._index(run, request.file, request.n).describe_map(run, request.layout)
+        return self._index(run, request.file, request.n).describe_map(run, request.layout, self.uploads.link)
 
     def neighbours(self, run: str, request: records.NeighboursRequest) -> records.Neighbours:
         """Answer with the examples of a map that are most similar to an input."""
         index = self._index(run, request.file, request.n)
         source = self._resolve_input(index.system, request.input)
-        return index.describe_neighbours(source, request.count, request.layout)
+        return index.describe_neighbours(source, request.count, request.layout, self.uploads.link)
 
     def _inspect(self, run: str, request: records.PredictRequest) -> Inspection:
         """Return the search that the request asks for.
@@ -106,7 +136,7 @@ class Studio:
         return loaded.results.get(("map", file, n, _file_version(file)), encode)
 
     def _resolve_input(self, system: System, source: str | dict[str, str]) -> Raw:
-        """Replace the ids of uploads by paths.
+        """Replace the ids of uploads, and of files of the data, by paths.
 
         No other file of this machine can be given as an input.
         """

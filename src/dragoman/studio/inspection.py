@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 from dragoman.data.examples import SOURCE, tidy
+from dragoman.data.vocabulary import BOS, PAD, SPECIALS, UNK
 from dragoman.errors import UserError
 from dragoman.inference.predictions import Prediction, Raw
 from dragoman.inference.requests import PreparedInput
@@ -85,6 +86,10 @@ def _encode_prefix(system: System, prepared: PreparedInput, request: PredictRequ
         invalid = [token for token in request.prefix_tokens if not 0 <= token < target.size]
         if invalid:
             raise UserError(f"prefix: there is no token {invalid[0]}, the vocabulary ends at {target.size - 1}")
+        if special := [token for token in request.prefix_tokens if token in (PAD, UNK, BOS)]:
+            raise UserError(
+                f"prefix: {SPECIALS[special[0]]} stands for no text, so no output can have it; leave it out"
+            )
         return list(request.prefix_tokens)
     if system.is_language_model:
         return target.encode(prepared.texts[SOURCE])

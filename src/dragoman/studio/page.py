@@ -17,7 +17,7 @@ from dragoman.studio.records import Inspected, Page, PredictRequest
 from dragoman.studio.run_data import read_test_examples
 from dragoman.studio.views.attention import Which, count_maps, describe_attention
 from dragoman.studio.views.errors import describe_errors
-from dragoman.studio.views.media import make_data_url
+from dragoman.studio.views.media import link_thumbnail, make_data_url
 from dragoman.studio.views.prediction import describe_prediction
 from dragoman.studio.views.runs import describe_audit, describe_run, describe_settings, describe_training
 from dragoman.studio.views.tree import describe_tree
@@ -83,7 +83,7 @@ def report_page(
         training=_thin_out(describe_training(folder, run.id)),
         audit=describe_audit(folder, run.id) if (folder / "audit.json").exists() else None,
         settings=describe_settings(folder, run.id),
-        errors=describe_errors(system, listed, label, run.id) if listed else None,
+        errors=describe_errors(system, listed, label, run.id, link=link_thumbnail) if listed else None,
         map=None,
     )
     return write_html(page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from dragoman.data.examples import Example
+from dragoman.data.examples import Example, identity
 from dragoman.data.splits import Data, read_data
 from dragoman.errors import UserError
 from dragoman.evaluation.reading import read_examples, source_kinds
@@ -44,6 +44,22 @@ def read_test_examples(system: System, folder: Path) -> tuple[list[Example], str
     """Return the run's test examples and "test", or if it has none its dev examples and "dev"."""
     data = read_run_data(system, folder)
     return list(data.test or data.dev), "test" if data.test else "dev"
+
+
+def read_examples_to_try(system: System, folder: Path, count: int) -> list[Example]:
+    """Return up to ``count`` dev examples with different sources, in their order; none if their file is gone.
+
+    A dev file is read by itself. Only rows that were held out of the training file need the whole of it.
+    """
+    if system.is_language_model:
+        return []
+    try:
+        dev = find_data_files(folder).get("dev")
+        examples = read_files(system, dev) if dev else read_run_data(system, folder).dev
+    except UserError:
+        return []
+    different = {identity(example): example for example in reversed(examples)}
+    return list(reversed(different.values()))[:count]
 
 
 def find_data_files(folder: Path) -> dict[str, list[str]]:

@@ -11,8 +11,8 @@ from dragoman.studio import records
 from dragoman.studio.records import Record
 
 MODULES = (
-    "base", "runs", "training", "audit", "predictions", "errors", "comparison", "representation_map", "requests",
-    "pages",
+    "base", "runs", "training", "audit", "predictions", "examples", "errors", "comparison", "representation_map",
+    "overview", "requests", "pages",
 )  # fmt: skip
 SCALARS = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 

@@ -3,7 +3,8 @@
 Bodies are JSON records of ``records/``, except those of uploads.
 
     GET  /                              the page
-    GET  /api/runs                      → Run[]
+    GET  /api/runs                      → Overview: the runs, and what the studio can do
+    GET  /api/runs/{id}/examples        → Example[]: some dev rows to try
     GET  /api/runs/{id}/training        ?after=BYTES → Training: the events since then
     GET  /api/runs/{id}/audit           → Audit
     GET  /api/runs/{id}/settings        → Settings
@@ -16,6 +17,7 @@ Bodies are JSON records of ``records/``, except those of uploads.
     POST /api/compare                   CompareRequest → Comparison
     POST /api/upload?name=NAME          the bytes of a file → Upload
     GET  /api/uploads/{id}              → the bytes
+    GET  /api/uploads/{id}/about        → Upload
 
 ``{id}`` is ``Run.id`` or ``Upload.id``. An error is answered with a ``Problem``: 400 for what a
 person can correct, 404 for an unknown run or upload, 413 for an upload that is too large, 403 for a
@@ -70,7 +72,7 @@ def create_application(folders: Sequence[Path], device: str = "auto") -> FastAPI
 
     # No pages of documentation: they load scripts from other sites.
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.uploads = uploads
+    app.state.uploads, app.state.library = uploads, library
 
     @app.middleware("http")
     async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -100,7 +102,11 @@ def create_application(folders: Sequence[Path], device: str = "auto") -> FastAPI
 
     @app.get("/api/runs")
     def runs() -> Response:
-        return _respond(library.runs())
+        return _respond(studio.overview())
+
+    @app.get("/api/runs/{run}/examples")
+    def examples(run: str) -> Response:
+        return _respond(studio.examples(run))
 
     @app.get("/api/runs/{run}/training")
     def training(run: str, after: int = 0) -> Response:
@@ -150,6 +156,10 @@ def create_application(folders: Sequence[Path], device: str = "auto") -> FastAPI
     def uploaded(identity: str) -> Response:
         stored = uploads.get(identity)
         return FileResponse(stored.path, media_type=stored.content_type)
+
+    @app.get("/api/uploads/{identity}/about")
+    def about_upload(identity: str) -> Response:
+        return _respond(uploads.get(identity).record)
 
     @app.get("/{path:path}")
     def page(path: str) -> Response:
@@ -203,6 +213,9 @@ def serve(folders: Sequence[Path], port: int | None, browser: bool, device: str,
     app = create_application(folders, device)
     listener = _listen(port)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    if watched := app.state.library.watched:
+        names = ", ".join(map(str, watched))
+        say(f"studio: {len(app.state.library.entries):,} runs; new ones in {names} appear on the page by themselves")
     say(f"studio: {address} (Ctrl-C ends it)")
     if browser:
         webbrowser.open(address)

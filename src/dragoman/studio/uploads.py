@@ -1,10 +1,11 @@
-"""Files that were uploaded to the studio.
+"""Files that the studio shows: those that were uploaded, and those that rows of the data name.
 
-They are stored for as long as it runs, up to a total size.
+Uploads are stored for as long as the studio runs, up to a total size.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import tempfile
@@ -15,7 +16,7 @@ from pathlib import Path
 from dragoman.data.media import file_kinds, suffix_kind
 from dragoman.errors import UserError
 from dragoman.studio.library import NotFound
-from dragoman.studio.records import Upload
+from dragoman.studio.records import SourceFile, Upload
 from dragoman.studio.views.media import CONTENT_TYPES
 
 MAX_FILE_SIZE = 32_000_000  # bytes
@@ -37,7 +38,7 @@ class StoredUpload:
     @property
     def content_type(self) -> str:
         """Return the media type of the file, for the Content-Type header."""
-        return CONTENT_TYPES.get(self.path.suffix, "application/octet-stream")
+        return CONTENT_TYPES.get(self.path.suffix.lower(), "application/octet-stream")
 
 
 class Uploads:
@@ -46,6 +47,7 @@ class Uploads:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="dragoman-studio-", ignore_cleanup_errors=True)
         self._stored: dict[str, StoredUpload] = {}  # by id, oldest first
+        self._of_data: dict[str, StoredUpload] = {}  # by id: files of the data, which stay where they are
 
     async def store(self, name: str, chunks: AsyncIterable[bytes]) -> Upload:
         """Store a file that arrives in chunks. The oldest files make room for it."""
@@ -80,15 +82,36 @@ class Uploads:
             self._stored.pop(next(iter(self._stored))).path.unlink(missing_ok=True)
         return record
 
+    def link(self, path: str, kind: str) -> SourceFile:
+        """Make a file of the data known, and return how the page finds it. The same file always has the same id.
+
+        A file whose name does not say that it is of this kind is named only: a table must not make the studio show
+        any file of this machine.
+        """
+        if suffix_kind(path) != kind:
+            return SourceFile(id="", kind=kind, url="")
+        identity = f"file-{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}"
+        if identity not in self._of_data:
+            file = Path(path)
+            try:
+                size = file.stat().st_size
+            except OSError:
+                return SourceFile(id="", kind=kind, url="")
+            record = Upload(id=identity, name=file.name, kind=kind, size=size, url=f"/api/uploads/{identity}")
+            self._of_data[identity] = StoredUpload(file, record)
+        return SourceFile(id=identity, kind=kind, url=self._of_data[identity].record.url)
+
     def get(self, identity: str) -> StoredUpload:
         """Return the file with this id. Raise ``NotFound`` if there is none."""
-        if identity not in self._stored:
+        found = self._stored.get(identity) or self._of_data.get(identity)
+        if found is None:
             raise NotFound(f"{identity}: no such upload; upload the file again")
-        return self._stored[identity]
+        return found
 
     def url(self, path: str) -> str:
-        """Return the URL of an uploaded file, or "" for any other path."""
-        return next((upload.record.url for upload in list(self._stored.values()) if str(upload.path) == path), "")
+        """Return the URL of an uploaded file or of a file of the data, or "" for any other path."""
+        known = [*self._stored.values(), *self._of_data.values()]
+        return next((upload.record.url for upload in known if str(upload.path) == path), "")
 
     def close(self) -> None:
         """Delete all files."""

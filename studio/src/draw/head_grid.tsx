@@ -5,7 +5,7 @@ import { useDark } from "../theme";
 import { chosenWeights, largest, type Choice } from "../weights";
 import { paint } from "./painting";
 
-/** Every head in small, the means at the edges; arrow keys go from head to head. */
+/** A thumbnail of every head, with the means at the edges. The arrow keys move between heads. */
 export const HeadGrid = memo(function HeadGrid(props: { attention: Attention; choice: Choice; onChoose(choice: Choice): void }) {
   const { attention, choice, onChoose } = props;
   const layers = [...Array(attention.layers).keys(), null];

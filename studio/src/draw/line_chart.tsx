@@ -14,7 +14,7 @@ const HIGH = 190;
 const EDGE = 20; // half of a number is not wider
 const MARGIN = { left: 48, right: 12, top: 8, bottom: 24 };
 
-/** Lines over one x axis; pointing reads the nearest value of each. */
+/** Lines over one horizontal axis. The pointer reads the nearest value of each. */
 export const LineChart = memo(function LineChart(props: { title: string; unit?: string; lines: Line[]; width: number; xName: string; fromZero?: boolean; log?: boolean }) {
   const { title, unit, lines, width, xName, fromZero, log } = props;
   const [x, setX] = useState<number | null>(null);

@@ -4,7 +4,7 @@ import type { Axis } from "../records";
 import { largest, rowOf, type Weights } from "../weights";
 import { sharpen } from "./painting";
 
-/** The picture, dim where a token did not look. The regions may reach beyond its right and lower edges. */
+/** Draw the picture, dark where the model did not look. Regions may reach beyond its right and lower edges. */
 function light(canvas: HTMLCanvasElement, image: HTMLImageElement, axis: Axis, row: Float32Array, width: number, height: number): void {
   const context = sharpen(canvas, width, height);
   context.imageSmoothingEnabled = image.naturalWidth >= width;
@@ -55,7 +55,7 @@ export function PictureAttention(props: { axis: Axis; weights: Weights; tokens: 
     }, 700);
     return () => window.clearInterval(timer);
   }, [playing, tokens.length, onRow]);
-  if (failed) return <p className="note">The picture cannot be shown by this browser.</p>;
+  if (failed) return <p className="note">This browser cannot show the picture.</p>;
   if (!image) return null;
   const ratio = image.naturalHeight / image.naturalWidth;
   const sized = (side: number): [number, number] => (ratio > 1 ? [side / ratio, side] : [side, side * ratio]);
@@ -67,7 +67,7 @@ export function PictureAttention(props: { axis: Axis; weights: Weights; tokens: 
         {row === null ? (
           <img src={image.src} alt={axis.name} width={wide} height={high} className={image.naturalWidth < wide ? "pixels" : ""} />
         ) : (
-          <Lit image={image} axis={axis} row={rowOf(weights, row)} width={wide} height={high} label={`Where it looked for ${tokens[row]}`} />
+          <Lit image={image} axis={axis} row={rowOf(weights, row)} width={wide} height={high} label={`Where the model looked for ${tokens[row]}`} />
         )}
         <figcaption>
           <button className="quiet" onClick={() => setPlaying(!playing)}>{playing ? "Stop" : "Play word by word"}</button>{" "}

@@ -6,7 +6,7 @@ import { useDark } from "../theme";
 
 const NEAR = 14; // pixels within which a point is meant
 
-/** Points in the plane; the nearest to the pointer is read out. */
+/** Points in the plane. The one nearest to the pointer is shown below. */
 export function Scatter(props: { points: Point[]; lengths: number[]; near: Neighbours | null; at: number | null; onPoint(index: number | null): void; width: number }) {
   const { points, lengths, near, at, onPoint, width } = props;
   const height = Math.min(560, Math.round(0.72 * width));
@@ -41,7 +41,7 @@ export function Scatter(props: { points: Point[]; lengths: number[]; near: Neigh
     onPoint(order[Math.min(order.length - 1, Math.max(0, from + step))]);
   };
   return (
-    <div className="scatter" tabIndex={0} role="group" aria-label={`Map of ${points.length} examples; arrow keys go from point to point`} onKeyDown={move}>
+    <div className="scatter" tabIndex={0} role="group" aria-label={`Map of ${points.length} examples; the arrow keys move between points`} onKeyDown={move}>
       <svg width={width} height={height} aria-hidden="true" data-testid="scatter" onPointerMove={point} onPointerLeave={() => onPoint(null)}>
         <Dots places={places.all} lengths={lengths} />
         {places.own && near!.neighbours.map((one, index) => one.index !== null && (

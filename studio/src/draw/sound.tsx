@@ -8,7 +8,7 @@ import { paint, sharpen } from "./painting";
 
 const HIGH = 140;
 
-/** The spectrogram with the attention of a token over it; playing shows which token looks at what is heard. */
+/** The spectrogram with the attention of a token over it. Playback marks the token that attends to what is heard. */
 export function SoundAttention(props: { axis: Axis; weights: Weights; tokens: string[]; row: number | null; room: number; onRow(row: number | null): void }) {
   const { axis, weights, tokens, row, room, onRow } = props;
   const media = axis.media!;
@@ -57,7 +57,7 @@ export function SoundAttention(props: { axis: Axis; weights: Weights; tokens: st
   return (
     <div className="sound">
       <div className="spectrogram" style={{ width, height: HIGH + 18 }}>
-        <canvas ref={canvas} style={{ width, height: HIGH }} role="img" aria-label="Spectrogram: time to the right, pitch upwards"
+        <canvas ref={canvas} style={{ width, height: HIGH }} role="img" aria-label="Spectrogram: time from left to right, frequency from low to high"
           onClick={(event) => {
             if (!audio.current) return;
             audio.current.currentTime = (event.nativeEvent.offsetX / width) * length;
@@ -85,11 +85,11 @@ export function SoundAttention(props: { axis: Axis; weights: Weights; tokens: st
               audio.current.currentTime = data.indexOf(largest(data)) * axis.seconds;
               void audio.current.play();
             }}>
-            {token}
+            <bdi>{token}</bdi>
           </button>
         ))}
       </div>
-      <p className="hint">Hover a token to see where it listened; click it, or the spectrogram, to hear that place.</p>
+      <p className="hint">Hover over a token to see where the model listened. Click it, or the spectrogram, to hear that place.</p>
     </div>
   );
 }

@@ -1,16 +1,16 @@
 import { count, fileName, number } from "../format";
 import type { Audit, FileAudit } from "../records";
 
-/** What was found in the data before training. */
+/** What the audit found in the data before training. */
 export function AuditPanel({ audit }: { audit: Audit }) {
   return (
     <div className="audit">
       <p>
-        {count(audit.train)} rows to train on, {count(audit.dev)} for development, {count(audit.test)} to test. {audit.held_out}
+        {count(audit.train)} rows to train on, {count(audit.dev)} dev rows, {count(audit.test)} test rows. {audit.held_out}
       </p>
       {audit.overlap.filter((one) => one.rows > 0).map((one) => (
         <p key={one.part} className="note">
-          {count(one.rows)} of {count(one.total)} {one.part} rows have a source that stands in the training data too, {count(one.pairs)} of them with the same target.
+          {count(one.rows)} of {count(one.total)} {one.part} rows have a source that is also in the training data, {count(one.pairs)} of them with the same target.
         </p>
       ))}
       {audit.files.map((file) => <AuditedFile key={file.part} file={file} />)}
@@ -24,7 +24,7 @@ function AuditedFile({ file }: { file: FileAudit }) {
       <h3>{file.part} <span className="hint">{file.files.map(fileName).join(", ")} · {file.format}</span></h3>
       <p>{file.summary}; {count(file.distinct_sources)} distinct sources, {count(file.sources_with_several_targets)} with several targets.</p>
       {file.notes.map((note) => <p key={note} className="hint">{note}</p>)}
-      {file.findings.length === 0 && <p className="hint">Nothing was found to be wrong.</p>}
+      {file.findings.length === 0 && <p className="hint">No problems were found.</p>}
       {file.findings.map((finding) => (
         <details key={finding.category}>
           <summary>{finding.title}: <b>{count(finding.count)}</b> {finding.fate}</summary>
@@ -40,9 +40,9 @@ function AuditedFile({ file }: { file: FileAudit }) {
           <thead>
             <tr>
               <th scope="col">Side</th>
-              <th scope="col">Characters: least</th><th scope="col">median</th><th scope="col">95 %</th><th scope="col">most</th>
+              <th scope="col">Characters: fewest</th><th scope="col">median</th><th scope="col">95 %</th><th scope="col">most</th>
               <th scope="col">Words: median</th><th scope="col">most</th>
-              <th scope="col">Distinct characters</th><th scope="col">Distinct words</th><th scope="col">seen once</th>
+              <th scope="col">Distinct characters</th><th scope="col">Distinct words</th><th scope="col">Words seen once</th>
             </tr>
           </thead>
           <tbody>

@@ -34,7 +34,7 @@ export function NumberField(props: { label: string; value: number; least: number
   );
 }
 
-/** One of a few, all in sight. */
+/** A choice of one among a few that are all shown. */
 export function Segments<Value extends string>(props: {
   label: string;
   options: { value: NoInfer<Value>; text: string }[];

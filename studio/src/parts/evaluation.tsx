@@ -8,7 +8,7 @@ export function EvaluationPanel({ evaluation }: { evaluation: Evaluation }) {
   const most = Math.max(...evaluation.by_length.map((one) => one.high), 1e-9);
   return (
     <div className="evaluation">
-      <p className="hint">{count(evaluation.rows)} rows of {evaluation.side}; intervals hold 95 % of resampled test sets</p>
+      <p className="hint">{count(evaluation.rows)} {evaluation.side === "test" || evaluation.side === "dev" ? `${evaluation.side} rows` : `rows: ${evaluation.side}`}; 95 % intervals by resampling the rows</p>
       <ul className="cards">
         {evaluation.scores.map((score) => (
           <li key={score.name} title={score.signature}>
@@ -43,13 +43,13 @@ export function EvaluationPanel({ evaluation }: { evaluation: Evaluation }) {
 
 export const shown = (score: Score): string => `${number(score.value, 2)}${score.unit ? ` ${score.unit}` : ""}`;
 
-/** Which class was taken for which. */
+/** How often each class was predicted for each class. */
 function ConfusionTable({ confusion }: { confusion: Confusion }) {
   const dark = useDark();
   return (
-    <figure className="confusion scroll" tabIndex={0} role="region" aria-label="Classes taken for each other">
+    <figure className="confusion scroll" tabIndex={0} role="region" aria-label="Confusion matrix">
       <table>
-        <caption>rows: reference, columns: output; {number(confusion.accuracy, 1)} % right</caption>
+        <caption>Rows: reference. Columns: output. {number(confusion.accuracy, 1)} % are right.</caption>
         <thead>
           <tr><td />{confusion.labels.map((label, index) => <th key={index} scope="col"><bdi>{label}</bdi></th>)}</tr>
         </thead>

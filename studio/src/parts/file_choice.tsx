@@ -2,15 +2,23 @@ import { useEffect, useId, useRef, useState } from "react";
 
 import type { Backend } from "../backend";
 import { fileName } from "../format";
+import type { Run } from "../records";
 import { ProblemNote } from "./states";
 
-const OWN = "\u0000own";
+export const OWN = "own"; // the rows that the run itself has
 const OTHER = "\u0000other";
 
-/** A file of pairs: the rows that the run has itself (null), one it knows, a path on this machine, or one handed over here. */
-export function FileChoice(props: { backend: Backend; label: string; own: string | null; known: string[]; button: string; busy: boolean; onFile(file: string | null): void }) {
+/** What the rows are called that a run is measured on, or null if their files are gone. */
+export function ownRows(run: Run, whose = "the run's own"): string | null {
+  if (!run.held_out) return null;
+  return run.held_out === "test" ? `${whose} test rows` : `${whose} dev rows (it has no test rows)`;
+}
+
+/** A file of pairs: the rows that the run has itself, a file that it knows, a path on this machine, or an upload.
+ * `chosen` is what was asked for last, or "". */
+export function FileChoice(props: { backend: Backend; label: string; own: string | null; known: string[]; chosen: string; button: string; busy: boolean; onFile(file: string): void }) {
   const { backend, label, own, known, button, busy, onFile } = props;
-  const first = own ? OWN : (known[0] ?? OTHER);
+  const first = props.chosen || (own ? OWN : (known[0] ?? OTHER));
   const [chosen, setChosen] = useState(first);
   const [path, setPath] = useState("");
   const [uploads, setUploads] = useState<{ id: string; name: string }[]>([]);
@@ -18,7 +26,8 @@ export function FileChoice(props: { backend: Backend; label: string; own: string
   const chooser = useRef<HTMLInputElement>(null);
   const id = useId();
   useEffect(() => setChosen(first), [first]);
-  const file = chosen === OWN ? null : chosen === OTHER ? path.trim() : chosen;
+  const listed = [...(own ? [OWN] : []), ...known, ...uploads.map((one) => one.id), OTHER];
+  const file = chosen === OTHER ? path.trim() : chosen;
   const take = async (given: File | undefined) => {
     if (!given) return;
     try {
@@ -37,11 +46,12 @@ export function FileChoice(props: { backend: Backend; label: string; own: string
         <select id={id} value={chosen} onChange={(event) => setChosen(event.target.value)}>
           {own && <option value={OWN}>{own}</option>}
           {known.map((one) => <option key={one} value={one}>{fileName(one)}</option>)}
-          {uploads.map((one) => <option key={one.id} value={one.id}>{one.name} (handed over)</option>)}
+          {uploads.map((one) => <option key={one.id} value={one.id}>{one.name} (uploaded)</option>)}
+          {!listed.includes(chosen) && <option value={chosen}>{chosen.startsWith("upload-") ? "an uploaded file" : fileName(chosen)}</option>}
           <option value={OTHER}>a path…</option>
         </select>
         {chosen === OTHER && <input aria-label="Path of the file" placeholder="path/to/test.tsv" value={path} onChange={(event) => setPath(event.target.value)} />}
-        <button className="quiet" onClick={() => chooser.current?.click()}>Hand over a file…</button>
+        <button className="quiet" onClick={() => chooser.current?.click()}>Upload a file…</button>
         <input ref={chooser} type="file" hidden aria-label="A file of pairs" accept=".tsv,.csv,.jsonl,.txt,.gz" onChange={(event) => void take(event.target.files?.[0])} />
         <button className="main" disabled={busy || file === ""} onClick={() => onFile(file)}>{busy ? "Working…" : button}</button>
       </div>

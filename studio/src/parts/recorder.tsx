@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from "react";
 
-/** Sound as 16-bit WAV: what every reader of sound can read. */
+/** Return sound as a 16-bit WAV file, which every program can read. */
 function wav(samples: Float32Array, rate: number): Blob {
   const view = new DataView(new ArrayBuffer(44 + 2 * samples.length));
   const word = (at: number, text: string) => [...text].forEach((letter, index) => view.setUint8(at + index, letter.charCodeAt(0)));
@@ -20,14 +20,14 @@ function wav(samples: Float32Array, rate: number): Blob {
   return new Blob([view.buffer], { type: "audio/wav" });
 }
 
-/** Records from the microphone. */
+/** A button that records from the microphone. */
 export function Recorder({ onSound }: { onSound(file: File): void }) {
   const [recording, setRecording] = useState(false);
   const [problem, setProblem] = useState("");
   const recorder = useRef<MediaRecorder | null>(null);
   useEffect(() => () => {
     if (!recorder.current) return;
-    recorder.current.onstop = null; // the view was left: what was recorded so far is not wanted
+    recorder.current.onstop = null; // the view was left, so the recording is dropped
     recorder.current.stream.getTracks().forEach((track) => track.stop());
   }, []);
   if (!navigator.mediaDevices) return null; // not a safe origin: the browser has no microphone for us
@@ -56,7 +56,7 @@ export function Recorder({ onSound }: { onSound(file: File): void }) {
       recorder.current = made;
       setRecording(true);
     } catch {
-      setProblem("The microphone cannot be used; allow it in the browser.");
+      setProblem("The microphone cannot be used. Allow it in the browser.");
     }
   };
 

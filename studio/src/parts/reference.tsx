@@ -3,7 +3,7 @@ import type { Reference } from "../records";
 
 const WORDS = { found: "found", "search error": "search error", "model error": "model error" };
 
-/** Was the wanted output found, missed by the search, or thought worse by the model? */
+/** Whether the reference was found, lost by the search, or is less probable than the output. */
 export function ReferenceNote({ reference }: { reference: Reference }) {
   return (
     <section className="reference-note" aria-label="Reference">

@@ -1,6 +1,6 @@
 import { useLayoutEffect, useRef, useState, type RefObject } from "react";
 
-/** How many pixels wide an element is. */
+/** Return the width of an element in pixels. */
 export function useRoom<Kind extends HTMLElement>(): [RefObject<Kind | null>, number] {
   const element = useRef<Kind>(null);
   const [room, setRoom] = useState(0);

@@ -3,7 +3,7 @@ import { useState } from "react";
 import type { Settings } from "../records";
 import { Check } from "./controls";
 
-/** The resolved config, setting by setting; beside another run's where one is given. */
+/** The resolved config, setting by setting, beside that of another run if one is given. */
 export function SettingsPanel({ settings, other, names }: { settings: Settings; other: Settings | null; names: [string, string] }) {
   const [wanted, setWanted] = useState("");
   const [different, setDifferent] = useState(true);
@@ -16,7 +16,7 @@ export function SettingsPanel({ settings, other, names }: { settings: Settings; 
     <>
       <div className="toolbar">
         <label className="inline">Find <input value={wanted} onChange={(event) => setWanted(event.target.value)} placeholder="decoder.width" /></label>
-        {other && <Check label="only what differs" checked={different} onChange={setDifferent} />}
+        {other && <Check label="only differences" checked={different} onChange={setDifferent} />}
       </div>
       <div className="scroll" tabIndex={0} role="region" aria-label="Settings">
         <table className="plain-table">
@@ -33,7 +33,7 @@ export function SettingsPanel({ settings, other, names }: { settings: Settings; 
             ))}
           </tbody>
         </table>
-        {!paths.length && <p className="hint">Nothing to show.</p>}
+        {!paths.length && <p className="hint">No setting matches.</p>}
       </div>
     </>
   );

@@ -6,9 +6,9 @@ import type { Source, Upload } from "../records";
 import { Recorder } from "./recorder";
 
 const ACCEPTS: Record<string, string> = { image: "image/*", speech: "audio/*,.wav,.flac,.ogg", features: ".npy" };
-const WHAT: Record<string, string> = { image: "a picture", speech: "a sound", features: "a feature file (.npy)" };
+const WHAT: Record<string, string> = { image: "a picture", speech: "a recording", features: "a feature file (.npy)" };
 
-/** A text to type, or a file to drop, choose or record. */
+/** A text to type; or a file to drop or choose, or a recording to make. */
 export function SourceInput({ source, decoding }: { source: Source; decoding: Decoding }) {
   const { wish, change, decode } = decoding;
   if (source.is_file) return <FileInput source={source} decoding={decoding} />;
@@ -38,7 +38,8 @@ function FileInput({ source, decoding }: { source: Source; decoding: Decoding })
   const [over, setOver] = useState(false);
   const [busy, setBusy] = useState(false);
   const chooser = useRef<HTMLInputElement>(null);
-  const kept = decoding.uploads[source.name];
+  const known = decoding.uploads[source.name];
+  const kept = known && known.id === decoding.wish.input[source.name] ? known : undefined;
   const take = async (file: File | undefined) => {
     if (!file) return;
     setBusy(true);

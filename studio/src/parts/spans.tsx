@@ -1,6 +1,6 @@
 import type { Span } from "../records";
 
-/** An output with what differs from its reference: what is too much is marked, what is missing is struck in. */
+/** An output with its differences from the reference: what only one of them has is marked. */
 export function Marked({ spans, text }: { spans: Span[]; text: string }) {
   if (!spans.length) return <span dir="auto" className="text">{text}</span>;
   return (

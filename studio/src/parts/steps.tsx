@@ -5,7 +5,7 @@ import type { Alternative, Output } from "../records";
 
 const PAGE = 60;
 
-/** What else the model thought of, step by step. */
+/** What else the model considered, step by step. */
 export function Steps(props: { output: Output; chosen: number | null; force: ((step: number, alternative: Alternative) => void) | null }) {
   const { output, chosen, force } = props;
   const [shown, setShown] = useState(PAGE);
@@ -23,16 +23,16 @@ export function Steps(props: { output: Output; chosen: number | null; force: ((s
             <th scope="col">Step</th>
             <th scope="col">Token</th>
             <th scope="col">Probability</th>
-            <th scope="col">Entropy</th>
-            <th scope="col">Alternatives{force && <span className="hint"> click one to force it and decode on</span>}</th>
+            <th scope="col">Entropy <span className="hint">bits</span></th>
+            <th scope="col">Alternatives{force && <span className="hint"> click one to force it and continue from there</span>}</th>
           </tr>
         </thead>
         <tbody>
           {output.tokens.slice(0, shown).map((token, step) => (
             <tr key={step} ref={step === chosen ? marked : undefined} className={step === chosen ? "on" : ""}>
               <td className="figure">{step + 1}</td>
-              <th scope="row" dir="auto">
-                <span className="piece">{token.text}</span>
+              <th scope="row">
+                <bdi className="piece">{token.text}</bdi>
                 {token.forced && <span className="tag">forced</span>}
                 {token.rank > 1 && <span className="tag">rank {token.rank}</span>}
               </th>
@@ -40,11 +40,11 @@ export function Steps(props: { output: Output; chosen: number | null; force: ((s
                 <Bar share={probability(token.log_prob)} />
                 {percent(probability(token.log_prob))}
               </td>
-              <td className="figure">
+              <td className="figure entropy">
                 <Bar share={token.entropy / most} quiet />
                 {number(token.entropy, 2)}
               </td>
-              <td>
+              <td className="alternatives-cell">
                 <div className="alternatives">
                 {token.alternatives.map((one) => {
                   const text = (
@@ -67,7 +67,7 @@ export function Steps(props: { output: Output; chosen: number | null; force: ((s
       </table>
       {output.tokens.length > shown && (
         <button className="quiet more" onClick={() => setShown(shown + 4 * PAGE)}>
-          Show more of {output.tokens.length} steps
+          Show more of the {output.tokens.length} steps
         </button>
       )}
     </>

@@ -1,6 +1,6 @@
 import { memo } from "react";
 
-import { percent, probability } from "../format";
+import { direction, percent, probability } from "../format";
 import type { Token } from "../records";
 
 /** How unsure the model was, as the share of the mark's colour behind a token. */
@@ -8,10 +8,10 @@ function doubt(token: Token): string {
   return `${Math.round(70 * (1 - probability(token.log_prob)))}%`;
 }
 
-/** An output token by token: the less probable, the more strongly marked. */
+/** An output token by token. The less probable a token, the stronger its mark. */
 export const TokenStrip = memo(function TokenStrip(props: { tokens: Token[]; chosen: number | null; onChoose(step: number): void }) {
   return (
-    <div className="tokens" role="group" aria-label="Tokens" dir="auto">
+    <div className="tokens" role="group" aria-label="Tokens" dir={direction(props.tokens.map((token) => token.text).join(""))}>
       {props.tokens.map((token, step) => (
         <button
           key={step}
@@ -21,7 +21,7 @@ export const TokenStrip = memo(function TokenStrip(props: { tokens: Token[]; cho
           title={`step ${step + 1}: ${percent(probability(token.log_prob))}, rank ${token.rank}, ${token.entropy.toFixed(2)} bits${token.forced ? ", forced" : ""}`}
           onClick={() => props.onChoose(step)}
         >
-          {token.text}
+          <bdi>{token.text}</bdi>
         </button>
       ))}
     </div>

@@ -10,7 +10,7 @@ import { PictureAttention } from "../draw/picture";
 import { SoundAttention } from "../draw/sound";
 import { number, shortened } from "../format";
 import { Check, Segments } from "../parts/controls";
-import { Linked } from "../parts/linked";
+import { Linked, type Part } from "../parts/linked";
 import { useRoom } from "../parts/room";
 import { Empty, Loading, ProblemNote } from "../parts/states";
 import type { Attention, Axis, Prediction } from "../records";
@@ -28,8 +28,8 @@ export function AttentionView({ backend, decoding, go }: { backend: Backend; dec
   const which = kinds.includes(wanted) ? wanted : (kinds[0] ?? "cross");
   const attention = useAttention(backend, decoding, which, kinds.length > 0);
   if (!prediction)
-    return <Empty title="Nothing to look at yet">First give an input under <button className="link" onClick={() => go("predict")}>Predict</button>.</Empty>;
-  if (!kinds.length) return <Empty title="This model has no attention">Its decoder sees the source as a whole, not position by position.</Empty>;
+    return <Empty title="Nothing to show yet">First enter an input under <button className="link" onClick={() => go("predict")}>Predict</button>.</Empty>;
+  if (!kinds.length) return <Empty title="This model has no attention">Its decoder reads the source as a whole, not position by position.</Empty>;
   return (
     <>
       <div className="toolbar">
@@ -50,10 +50,23 @@ export function AttentionView({ backend, decoding, go }: { backend: Backend; dec
       {attention.answer ? (
         <AttentionPanel attention={attention.answer} prediction={prediction} />
       ) : (
-        !attention.busy && !attention.problem && <Empty title="This page was written without the attention of this output" />
+        !attention.busy && !attention.problem && <Empty title="This page does not contain the attention of this output" />
       )}
     </>
   );
+}
+
+/** The columns and the rows of the matrix, by source where there are several. */
+function sides(attention: Attention, axes: Axis[]): [Part[], Part[]] {
+  const sources = axes.length > 1 ? axes.map(({ name, begin, end }) => ({ name, begin, end })) : [{ name: "source", begin: 0, end: attention.columns.length }];
+  const output = [{ name: "output", begin: 0, end: attention.rows.length }];
+  if (attention.which === "cross") return [sources, output];
+  if (attention.which === "encoder") {
+    const isWhole = sources[sources.length - 1].end === attention.columns.length;
+    const read = isWhole ? sources : [{ name: "source", begin: 0, end: attention.columns.length }];
+    return [read.map((one) => ({ ...one, name: axes.length > 1 ? `attended: ${one.name}` : "attended" })), read];
+  }
+  return [[{ name: "attended", begin: 0, end: attention.columns.length }], output];
 }
 
 const BESIDE = 40; // columns that leave room for the heads beside the matrix
@@ -92,30 +105,29 @@ export function AttentionPanel({ attention, prediction }: { attention: Attention
   const media = cross ? prediction.axes.filter((axis) => axis.media && (axis.grid || axis.media.spectrogram)) : [];
   const text = cross ? prediction.axes.some((axis) => axis.kind === "text") || !prediction.axes.length : true;
   const row = pointed?.row ?? cell?.row ?? null;
+  const [across, down] = useMemo(() => sides(attention, prediction.axes), [attention, prediction]);
   return (
     <div className={beside ? "beside" : "attention"}>
     {many && <HeadGrid attention={attention} choice={choice} onChoose={setChoice} />}
     <div ref={body} className="attention">
       {media.map((axis) => <Media key={axis.name} axis={axis} weights={weights} rows={attention.rows} row={row} room={room} onRow={onRow} />)}
-      {text && (
-        <Linked weights={weights} rows={attention.rows} columns={attention.columns} names={attention.which === "cross" ? ["source", "output"] : attention.which === "encoder" ? ["looked at", "source"] : ["looked at", "output"]}
-          cell={cell} pointed={pointed} onPoint={onPoint} />
-      )}
-      <div className="heading">
-        <p className="readout" data-testid="readout">
-          {cell ? (
-            <>
-              <bdi className="piece">{attention.rows[cell.row]}</bdi> ← <bdi className="piece">{attention.columns[cell.column]}</bdi>:{" "}
-              <b data-testid="weight">{weights.data[cell.row * weights.columns + cell.column].toFixed(4)}</b>
-            </>
-          ) : (
-            <span className="hint">{many ? label(choice) + "; " : ""}hover a cell, or focus the matrix and use the arrow keys, to read its weight</span>
-          )}
-        </p>
+      {text && <Linked weights={weights} rows={attention.rows} columns={attention.columns} across={across} down={down} cell={cell} pointed={pointed} onPoint={onPoint} />}
+      <p className="readout" data-testid="readout">
+        {cell ? (
+          <>
+            <bdi className="piece">{attention.rows[cell.row]}</bdi> attends to <bdi className="piece">{attention.columns[cell.column]}</bdi>
+            {across.length > 1 && <span className="hint"> ({across.find((one) => cell.column < one.end)?.name})</span>}:{" "}
+            <b data-testid="weight">{weights.data[cell.row * weights.columns + cell.column].toFixed(4)}</b>
+          </>
+        ) : (
+          <span className="hint">{many ? label(choice) + ". " : ""}Hover over a cell to read its weight, or focus the matrix and use the arrow keys.</span>
+        )}
+      </p>
+      <div className="scales">
         <span className="legend" aria-hidden="true">0 <span className="scale" style={{ background: gradient(dark) }} /> {full ? "1" : number(most, 2)}</span>
         <Check label="full scale to 1" checked={full} onChange={setFull} />
       </div>
-      {room > 0 && <Heatmap weights={weights} rows={attention.rows} columns={attention.columns} room={room} full={full} cell={cell} onCell={onCell} />}
+      {room > 0 && <Heatmap weights={weights} rows={attention.rows} columns={attention.columns} parts={across} room={room} full={full} cell={cell} onCell={onCell} />}
     </div>
     </div>
   );

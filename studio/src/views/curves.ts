@@ -7,9 +7,10 @@ import type { Line } from "../draw/line_chart";
 import type { Run, Training } from "../records";
 
 export type Across = "updates" | "minutes" | "epochs";
-const EVERY = 1500; // milliseconds between looks at a run that trains
+const EVERY = 1500; // milliseconds between looks at runs that train
 
-/** All events so far; the curves grow while a run trains in another process. */
+/** All events so far. The curves grow while a run trains in another process. A run that has stopped is looked at again
+ * only when the window gets the focus: it may have been resumed. */
 export function useHistories(backend: Backend, runs: Run[]): { histories: Map<string, Training>; problem: string | null } {
   const [histories, setHistories] = useState<Map<string, Training>>(new Map());
   const [problem, setProblem] = useState<string | null>(null);
@@ -18,11 +19,11 @@ export function useHistories(backend: Backend, runs: Run[]): { histories: Map<st
   useEffect(() => {
     let wanted = true;
     let timer = 0;
-    const look = async () => {
+    const isTraining = (id: string) => !kept.current.get(id)?.stopped;
+    const look = async (which: string[]) => {
+      window.clearTimeout(timer);
       try {
-        const news = await Promise.all(
-          ids.split("\n").filter(Boolean).map((id) => backend.training(id, kept.current.get(id)?.offset ?? 0)),
-        );
+        const news = await Promise.all(which.map((id) => backend.training(id, kept.current.get(id)?.offset ?? 0)));
         if (!wanted) return;
         const changed = news.filter((one) => one.offset !== kept.current.get(one.run)?.offset || one.restarted);
         if (changed.length) {
@@ -34,12 +35,18 @@ export function useHistories(backend: Backend, runs: Run[]): { histories: Map<st
       } catch (error) {
         if (wanted) setProblem(error instanceof Error ? error.message : String(error));
       }
-      if (wanted && !backend.page) timer = window.setTimeout(look, EVERY);
+      window.clearTimeout(timer);
+      const next = all.filter(isTraining);
+      if (wanted && !backend.page && next.length) timer = window.setTimeout(() => void look(next), EVERY);
     };
-    void look();
+    const all = ids.split("\n").filter(Boolean);
+    const again = () => void look(all);
+    void look(all);
+    if (!backend.page) window.addEventListener("focus", again);
     return () => {
       wanted = false;
       window.clearTimeout(timer);
+      window.removeEventListener("focus", again);
     };
   }, [backend, ids]);
   return { histories, problem };
@@ -56,7 +63,7 @@ function joined(before: Training | undefined, news: Training): Training {
   };
 }
 
-/** A run that was stopped and went on has told some updates twice: the last telling counts. */
+/** A resumed run may have reported some updates twice: the last report counts. */
 function once<Event extends { update: number }>(events: Event[]): Event[] {
   const found: Event[] = [];
   for (const event of events) {
@@ -74,17 +81,14 @@ function smoothed(points: [number, number][], strength: number): [number, number
 
 export interface Curves {
   loss: Line[];
-  score: Line[];
-  scoreName: string;
-  lowerIsBetter: boolean;
+  scores: { metric: string; lowerIsBetter: boolean; lines: Line[] }[]; // one for each metric: they have different scales
   rate: Line[];
   speed: Line[];
   norm: Line[];
 }
 
 export function curves(runs: Run[], histories: Map<string, Training>, colours: Map<string, number>, across: Across, smooth: number): Curves {
-  const made: Curves = { loss: [], score: [], scoreName: "", lowerIsBetter: false, rate: [], speed: [], norm: [] };
-  const names = new Set<string>();
+  const made: Curves = { loss: [], scores: [], rate: [], speed: [], norm: [] };
   for (const run of runs) {
     const history = histories.get(run.id);
     if (!history) continue;
@@ -107,14 +111,17 @@ export function curves(runs: Run[], histories: Map<string, Training>, colours: M
       ),
     });
     made.loss.push(line(`${run.name}, training`, stepped, (event) => event.loss, false), line(`${run.name}, dev`, validated, (event) => event.loss, true));
-    const negated = validated.some((event) => (event.score ?? 0) < 0);
-    made.lowerIsBetter ||= negated;
-    made.score.push(line(run.name, validated, (event) => (event.score === null ? null : negated ? -event.score : event.score), true));
-    validated.forEach((event) => names.add(event.metric));
+    for (const metric of new Set(validated.map((event) => event.metric))) {
+      const measured = validated.filter((event) => event.metric === metric);
+      const negated = measured.some((event) => (event.score ?? 0) < 0);
+      let score = made.scores.find((one) => one.metric === metric);
+      if (!score) made.scores.push((score = { metric, lowerIsBetter: false, lines: [] }));
+      score.lowerIsBetter ||= negated;
+      score.lines.push(line(run.name, measured, (event) => (event.score === null ? null : negated ? -event.score : event.score), true));
+    }
     made.rate.push(line(run.name, stepped, (event) => event.learning_rate, false));
     made.speed.push(line(run.name, stepped, (event) => event.tokens_per_second, false));
     made.norm.push(line(run.name, stepped, (event) => event.gradient_norm, false));
   }
-  made.scoreName = [...names].join(", ") || "score";
   return made;
 }

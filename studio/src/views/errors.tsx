@@ -1,20 +1,22 @@
-import { useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 
 import type { View } from "../app";
-import { useAsking } from "../asking";
+import { setValues, useAddress, useFlag, useValue } from "../address";
+import { forgetAnswer, useAnswer } from "../asking";
 import type { Backend } from "../backend";
 import type { Decoding } from "../decoding";
-import { count, number, sourceText } from "../format";
+import { count, number } from "../format";
 import { Check, Segments } from "../parts/controls";
 import { EvaluationPanel } from "../parts/evaluation";
-import { FileChoice } from "../parts/file_choice";
+import { FileChoice, OWN, ownRows } from "../parts/file_choice";
+import { SourceCell } from "../parts/source_cell";
 import { Marked, SpanLegend } from "../parts/spans";
 import { Empty, Loading, ProblemNote } from "../parts/states";
-import type { ErrorRow, Errors, Run } from "../records";
+import type { ErrorRow, Errors, Run, SourceFile } from "../records";
 import { CompareView } from "./compare";
-import { filtered, NO_FILTER, sorted, type Filter, type Sorting } from "./filtering";
+import { filtered, filterFrom, filterValues, sorted, sortingFrom, type Filter, type Sorting } from "./filtering";
 
-interface Shared {
+export interface Shared {
   backend: Backend;
   decoding: Decoding;
   run: Run;
@@ -24,41 +26,51 @@ interface Shared {
 
 export function ErrorsView(props: Shared) {
   const { backend, run, runs } = props;
-  const [two, setTwo] = useState<"one" | "two">("one");
+  const [two, setTwo] = useFlag("two");
   const others = runs.filter((one) => one.id !== run.id && one.ready);
-  if (!backend.page && !run.ready) return <Empty title="This run has no weights yet">There is nothing to measure before training has saved a first time.</Empty>;
+  if (!backend.page && !run.ready) return <Empty title="This run has no weights yet">It can be measured once training has saved it for the first time.</Empty>;
   return (
     <>
       {others.length > 0 && (
-        <Segments label="Look at" value={two} onChange={setTwo} options={[{ value: "one", text: "this run" }, { value: "two", text: "two runs side by side" }]} />
+        <Segments label="Show" value={two ? "two" : "one"} onChange={(wanted) => setTwo(wanted === "two")} options={[{ value: "one", text: "this run" }, { value: "two", text: "two runs side by side" }]} />
       )}
-      {two === "two" && others.length ? <CompareView backend={backend} run={run} others={others} /> : <OneRun {...props} />}
+      {two && others.length ? <CompareView {...props} others={others} /> : <OneRun {...props} />}
     </>
   );
 }
 
-function OneRun({ backend, decoding, run, go }: Shared) {
-  const [errors, ask] = useAsking<Errors>();
-  useEffect(() => {
-    if (backend.page) void ask(() => backend.errors(run.id, {}));
-  }, [ask, backend, run]);
-  const open = (row: ErrorRow) => {
-    decoding.decode({ input: row.source, reference: row.references[0] ?? "", forced: null });
-    go("predict");
+/** Open a row in the view Predict; a file is given by its id. */
+export function openRow(row: { index: number; source: Record<string, string>; files: Record<string, SourceFile>; references: string[] }, { decoding, go }: Pick<Shared, "decoding" | "go">): void {
+  setValues({ row: String(row.index) }); // where the reader comes back to
+  go("predict");
+  document.getElementById("tab-predict")?.focus();
+  decoding.tryExample({ source: row.source, files: row.files, target: row.references[0] ?? "", line: 0 });
+}
+
+function OneRun(props: Shared) {
+  const { backend, run } = props;
+  const [rows, setRows] = useValue<string>("rows", "");
+  const [turn, setTurn] = useState(0);
+  const file = rows === OWN ? null : rows;
+  const key = backend.page ? "errors" : rows ? JSON.stringify(["errors", run.id, rows]) : null;
+  const errors = useAnswer<Errors>(key, () => backend.errors(run.id, { file }), turn);
+  const measure = (wanted: string) => {
+    forgetAnswer(JSON.stringify(["errors", run.id, wanted]));
+    setRows(wanted);
+    setTurn((before) => before + 1);
   };
-  const textual = run.sources.every((source) => !source.is_file);
   return (
     <>
       {!backend.page && (
-        <FileChoice backend={backend} label="Test set" own={run.train_files.length ? "the run's own test rows" : null} known={[...new Set([...run.test_files, ...run.train_files])]} button="Measure" busy={errors.busy} onFile={(file) => void ask(() => backend.errors(run.id, { file }))} />
+        <FileChoice backend={backend} label="Rows" own={ownRows(run)} known={[...new Set([...run.test_files, ...run.train_files])]} chosen={rows} button="Measure" busy={errors.busy} onFile={measure} />
       )}
       {errors.problem && <ProblemNote text={errors.problem} />}
       {errors.answer ? (
-        <ErrorTable errors={errors.answer} open={backend.page || !textual ? null : open} />
+        <ErrorTable errors={errors.answer} open={backend.page ? null : (row) => openRow(row, props)} />
       ) : errors.busy ? (
         <Loading what="Predicting every row and measuring…" />
       ) : (
-        !errors.problem && <Empty title="Where does it go wrong?">Choose a file of pairs; every row is predicted and compared with its reference.</Empty>
+        !errors.problem && <Empty title="Where does the model go wrong?">Choose a file of pairs. Every row is predicted and compared with its reference.</Empty>
       )}
     </>
   );
@@ -67,12 +79,22 @@ function OneRun({ backend, decoding, run, go }: Shared) {
 const PAGE = 100;
 
 function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) => void) | null }) {
-  const [filter, setFilter] = useState<Filter>(NO_FILTER);
-  const [sorting, setSorting] = useState<Sorting>({ by: errors.metrics[0]?.name ?? "line", down: errors.metrics[0]?.better === "lower" });
+  const { values } = useAddress();
+  const filter = useMemo(() => filterFrom(values), [values]);
+  const headline = errors.metrics[0];
+  const sorting = useMemo((): Sorting => sortingFrom(values, { by: headline?.name ?? "line", down: headline?.better === "lower" }), [values, headline]);
   const [shown, setShown] = useState(PAGE);
   const rows = useMemo(() => sorted(filtered(errors.rows, filter), sorting), [errors, filter, sorting]);
-  useEffect(() => setShown(PAGE), [filter, sorting]);
-  const set = (changes: Partial<Filter>) => setFilter({ ...filter, ...changes });
+  const opened = useRef<HTMLTableRowElement>(null);
+  useEffect(() => {
+    const place = rows.findIndex((row) => String(row.index) === values.row);
+    if (place >= PAGE) setShown(place + PAGE);
+  }, [filter, sorting]);
+  useEffect(() => {
+    opened.current?.scrollIntoView({ block: "center" });
+  }, []);
+  const set = (changes: Partial<Filter>) => setValues(filterValues({ ...filter, ...changes }));
+  const setSorting = ({ by, down }: Sorting) => setValues({ sort: `${down ? "-" : ""}${by}` });
   const head = (by: string, text: string, figure = false, title?: string) => (
     <th scope="col" key={by} className={figure ? "figure" : ""} aria-sort={sorting.by === by ? (sorting.down ? "descending" : "ascending") : undefined} title={title}>
       <button className="sort" onClick={() => setSorting({ by, down: sorting.by === by ? !sorting.down : false })}>
@@ -94,7 +116,7 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
       <div className="toolbar filters" role="search" aria-label="Filter">
         <label className="inline">Find <input dir="auto" value={filter.text} onChange={(event) => set({ text: event.target.value })} /></label>
         <Check label="wrong only" checked={filter.wrong} onChange={(wrong) => set({ wrong })} />
-        <Check label="with unknown tokens" checked={filter.unknown} onChange={(unknown) => set({ unknown })} />
+        <Check label="with unknown words" checked={filter.unknown} onChange={(unknown) => set({ unknown })} />
         <Check label={`with rare tokens (seen < ${errors.rare_below} times)`} checked={filter.rare} onChange={(rare) => set({ rare })} />
         {range("Source length", "shortest", "longest")}
         {errors.metrics[0] && range(errors.metrics[0].label, "lowest", "highest")}
@@ -102,10 +124,10 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
       <div className="heading">
         <h2 data-testid="rows-shown">{count(rows.length)} of {count(errors.rows.length)} rows</h2>
         <SpanLegend />
-        {errors.left_out > 0 && <span className="hint">{count(errors.left_out)} more rows are measured but not listed</span>}
+        {errors.left_out > 0 && <span className="hint">{count(errors.left_out)} more rows were measured but are not listed</span>}
       </div>
       {rows.length === 0 ? (
-        <Empty title="No row is like that">Loosen the filter.</Empty>
+        <Empty title="No row matches the filter" />
       ) : (
         <div className="scroll wide" tabIndex={0} role="region" aria-label="Rows">
           <table className="errors">
@@ -122,10 +144,10 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
             </thead>
             <tbody>
               {rows.slice(0, shown).map((row) => (
-                <tr key={row.index} className={row.correct ? "correct" : ""}>
-                  <td className="figure">{row.line}</td>
+                <tr key={row.index} ref={String(row.index) === values.row ? opened : undefined} className={String(row.index) === values.row ? "on" : ""}>
+                  <td className="figure" data-label="Line">{row.line}</td>
                   <td className="text-cell">
-                    <span dir="auto" className="text">{sourceText(row.source)}</span>
+                    <SourceCell source={row.source} files={row.files} />
                     <Words name="unknown" words={row.unknown} />
                     <Words name="rare" words={row.rare} />
                   </td>
@@ -134,11 +156,11 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
                     {row.correct && <span className="tag good">right</span>}
                     {row.references.length > 1 && <span className="tag">{row.references.length} references</span>}
                   </td>
-                  {errors.metrics.map((metric) => <td key={metric.name} className="figure">{number(row.values[metric.name], 1)}</td>)}
-                  <td className="figure">{row.source_length}</td>
-                  <td className="figure" title={row.reference_log_prob === null ? undefined : `of the reference: ${number(row.reference_log_prob)}`}>
+                  {errors.metrics.map((metric) => <td key={metric.name} className="figure" data-label={metric.label}>{number(row.values[metric.name], 1)}</td>)}
+                  <td className="figure" data-label="Length">{row.source_length}</td>
+                  <td className="figure" data-label="log p" title={row.reference_log_prob === null ? undefined : `of the reference: ${number(row.reference_log_prob)}`}>
                     {number(row.log_prob, 2)}
-                    {row.reference_log_prob !== null && !row.correct && row.reference_log_prob > row.log_prob && <span className="tag warn" title="The model finds the reference more probable than the output: the search missed it">search</span>}
+                    {row.reference_log_prob !== null && !row.correct && row.reference_log_prob > row.log_prob && <span className="tag warn" title="The reference is more probable than the output: the search lost it">search</span>}
                   </td>
                   {open && <td><button className="quiet" onClick={() => open(row)} aria-label={`Look inside line ${row.line}`}>Look inside</button></td>}
                 </tr>

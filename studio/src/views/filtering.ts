@@ -1,5 +1,6 @@
 /** Which rows of a test set are listed, and in what order. */
 
+import type { Values } from "../address";
 import { sourceText } from "../format";
 import type { ErrorRow } from "../records";
 
@@ -15,6 +16,22 @@ export interface Filter {
 }
 
 export const NO_FILTER: Filter = { text: "", wrong: false, unknown: false, rare: false, shortest: "", longest: "", lowest: "", highest: "" };
+
+const FLAGS = ["wrong", "unknown", "rare"] as const;
+const FIELDS = ["shortest", "longest", "lowest", "highest"] as const;
+
+/** The filter as the address has it. */
+export function filterFrom(values: Values): Filter {
+  const found = { ...NO_FILTER, text: values.find ?? "" };
+  for (const name of FLAGS) found[name] = !!values[name];
+  for (const name of FIELDS) found[name] = values[name] ?? "";
+  return found;
+}
+
+export function filterValues(filter: Filter): Values {
+  const flags = FLAGS.map((name) => [name, filter[name] ? "1" : ""]);
+  return Object.fromEntries([["find", filter.text], ...flags, ...FIELDS.map((name) => [name, filter[name]])]);
+}
 
 const above = (value: number, least: string): boolean => least === "" || value >= Number(least);
 const below = (value: number, most: string): boolean => most === "" || value <= Number(most);
@@ -37,6 +54,10 @@ export function filtered(rows: ErrorRow[], filter: Filter): ErrorRow[] {
 export interface Sorting {
   by: string; // "line", "source", "output", "length", "surprise", or a metric
   down: boolean;
+}
+
+export function sortingFrom(values: Values, usual: Sorting): Sorting {
+  return values.sort ? { by: values.sort.replace(/^-/, ""), down: values.sort.startsWith("-") } : usual;
 }
 
 export function sorted(rows: ErrorRow[], { by, down }: Sorting): ErrorRow[] {

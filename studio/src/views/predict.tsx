@@ -1,23 +1,28 @@
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 
 import type { View } from "../app";
 import type { Backend } from "../backend";
 import type { Decoding } from "../decoding";
-import { duration, number, sourceText } from "../format";
+import { direction, duration, number, shortened, sourceText } from "../format";
 import { Field, NumberField } from "../parts/controls";
 import { SourceInput } from "../parts/source_input";
 import { Empty, Loading, ProblemNote } from "../parts/states";
 import { Steps } from "../parts/steps";
 import { DoubtLegend, TokenStrip } from "../parts/tokens";
-import type { Alternative, Output, Prediction, Source } from "../records";
+import type { Alternative, Example, Output, Prediction, Search, Source, Token } from "../records";
 import { ReferenceNote } from "../parts/reference";
 
+const NORMALIZED: Record<Search["normalize"], string> = {
+  none: "no length normalisation",
+  average: "score: average per token",
+  gnmt: "score: GNMT length penalty",
+};
 const PROMPT: Source = { name: "source", kind: "text", is_file: false, encoder: "" };
 
 export function PredictView({ decoding, go }: { backend: Backend; decoding: Decoding; go(view: View): void }) {
   const { run, prediction, inspected, busy, problem } = decoding;
   if (!inspected && !run.ready)
-    return <Empty title="This run has no weights yet">Training has to save a first time before it can predict. Its curves are under <button className="link" onClick={() => go("training")}>Training</button>.</Empty>;
+    return <Empty title="This run has no weights yet">It can predict once training has saved it for the first time. Its curves are under <button className="link" onClick={() => go("training")}>Training</button>.</Empty>;
   return (
     <div className={inspected ? "" : "columns"}>
       {!inspected && <InputPanel decoding={decoding} />}
@@ -30,8 +35,8 @@ export function PredictView({ decoding, go }: { backend: Backend; decoding: Deco
           <Loading what="Decoding…" />
         ) : (
           !problem && (
-            <Empty title="What does the model make of it?">
-              Give an input on the left. You will see its best outputs, how sure it was of each token, and what else it thought of.
+            <Empty title="Nothing is decoded yet">
+              Enter an input. You will see the best outputs, how sure the model was of each token, and what else it considered.
             </Empty>
           )
         )}
@@ -47,14 +52,18 @@ function InputPanel({ decoding }: { decoding: Decoding }) {
   const ban = () => {
     const banned = word.trim();
     setWord("");
-    if (banned && !wish.forbidden.includes(banned)) again({ forbidden: [...wish.forbidden, banned], forced: null });
+    if (!banned || wish.forbidden.includes(banned)) return;
+    const forcedText = forcedTokens(prediction).map((token) => token.text).join("").replaceAll("▁", " ");
+    const clash = wish.forced !== null && forcedText.includes(banned); // it cannot be both banned and forced
+    again({ forbidden: [...wish.forbidden, banned], forced: clash ? null : wish.forced });
   };
   return (
     <section className="panel" aria-label="Input and search">
       {(run.sources.length ? run.sources : [PROMPT]).map((source) => (
         <SourceInput key={source.name} source={source} decoding={decoding} />
       ))}
-      <Field label="Reference" hint="optional: what it should be">
+      <Examples decoding={decoding} />
+      <Field label="Reference" hint="optional: the right output">
         {(id) => (
           <input id={id} dir="auto" spellCheck={false} value={wish.reference}
             onChange={(event) => change({ reference: event.target.value })}
@@ -73,14 +82,14 @@ function InputPanel({ decoding }: { decoding: Decoding }) {
         <Field label="Length normalisation">
           {(id) => (
             <select id={id} value={wish.normalize} onChange={(event) => again({ normalize: event.target.value as typeof wish.normalize })}>
-              <option value="none">none: the sum</option>
-              <option value="average">average a token</option>
+              <option value="none">none: sum of log-probabilities</option>
+              <option value="average">average per token</option>
               <option value="gnmt">GNMT penalty</option>
             </select>
           )}
         </Field>
         <div className="field">
-          <label htmlFor="ban">Never write <span className="hint">a word</span></label>
+          <label htmlFor="ban">Never write <span className="hint">this text</span></label>
           <div className="row">
             <input id="ban" dir="auto" value={word} spellCheck={false} onChange={(event) => setWord(event.target.value)}
               onKeyDown={(event) => event.key === "Enter" && ban()} />
@@ -99,8 +108,8 @@ function InputPanel({ decoding }: { decoding: Decoding }) {
           <div className="field" data-testid="forced">
             <span className="label">Forced beginning</span>
             <div className="chips">
-              <button className="chip" title="Decode freely again" aria-label="Decode freely again" onClick={() => again({ forced: null })}>
-                <bdi className="piece">{wish.forced.texts.join("")}</bdi> ×
+              <button className="chip" title="Remove the forced beginning" aria-label="Remove the forced beginning" onClick={() => again({ forced: null })}>
+                <bdi className="piece">{forcedTokens(prediction).map((token) => token.text).join("")}</bdi> ×
               </button>
             </div>
           </div>
@@ -110,33 +119,65 @@ function InputPanel({ decoding }: { decoding: Decoding }) {
   );
 }
 
+const forcedTokens = (prediction: Prediction | null): Token[] => prediction?.outputs[0]?.tokens.filter((token) => token.forced) ?? [];
+
+/** Dev rows of the run to try. */
+function Examples({ decoding }: { decoding: Decoding }) {
+  const { examples, wish, run, tryExample } = decoding;
+  if (!examples.length) return null;
+  const isShown = (one: Example) => run.sources.every(({ name }) => (one.files[name]?.id ?? one.source[name]) === wish.input[name]);
+  const shown = examples.findIndex(isShown);
+  return (
+    <Field label="Example" hint="from the dev rows">
+      {(id) => (
+        <select id={id} value={shown} onChange={(event) => tryExample(examples[Number(event.target.value)])}>
+          {shown < 0 && <option value={-1}>choose one…</option>}
+          {examples.map((one, index) => (
+            <option key={index} value={index}>{shortened(sourceText(one.source))}</option>
+          ))}
+        </select>
+      )}
+    </Field>
+  );
+}
+
 function Results({ decoding, prediction, go }: { decoding: Decoding; prediction: Prediction; go(view: View): void }) {
   const { chosen, choose, decode, inspected, previous, took, busy, wish } = decoding;
   const [step, setStep] = useState<number | null>(null);
   useEffect(() => setStep(null), [prediction, chosen]);
+  const top = useRef<HTMLDivElement>(null);
+  const isAsked = useRef(false); // from within the results, so that the reader is led back to their beginning
+  useEffect(() => {
+    if (!isAsked.current) return;
+    isAsked.current = false;
+    const tokens = top.current?.querySelectorAll<HTMLElement>(".token.forced");
+    const last = tokens?.[tokens.length - 1] ?? top.current?.querySelector<HTMLElement>(".token");
+    top.current?.scrollIntoView({ block: "nearest" });
+    top.current?.querySelector(".outputs")?.scrollIntoView({ block: "nearest" });
+    last?.focus({ preventScroll: true });
+  }, [prediction]);
+  const decodeFromHere = (changes: Parameters<typeof decode>[0]) => {
+    isAsked.current = true;
+    decode(changes);
+  };
   const output = prediction.outputs[chosen];
   const force = (at: number, alternative: Alternative) => {
     const before = output.tokens.slice(0, at);
-    decode({
-      forced: {
-        ids: [...before.map((token) => token.id), alternative.id],
-        texts: [...before.map((token) => token.text), alternative.text],
-      },
-    });
+    decodeFromHere({ forced: [...before.map((token) => token.id), alternative.id] });
   };
   const unknown = Object.values(prediction.unknown).flat();
   return (
-    <div aria-busy={busy} className={busy ? "waiting" : ""} data-testid="results">
+    <div ref={top} aria-busy={busy} className={busy ? "waiting" : ""} data-testid="results" data-input={sourceText(prediction.input)}>
       {unknown.length > 0 && (
-        <p className="note">Not in the vocabulary of this run: {unknown.map((token, index) => <bdi key={index} className="piece tag">{token}</bdi>)}</p>
+        <p className="note">Not in the vocabulary: {unknown.map((token, index) => <bdi key={index} className="piece tag">{token}</bdi>)}</p>
       )}
       <div className="heading">
         <h2>Outputs</h2>
         <DoubtLegend />
         <span className="hint">
-          beam {prediction.search.beam}, {prediction.search.normalize === "none" ? "no length normalisation" : `normalised: ${prediction.search.normalize}`}
+          beam {prediction.search.beam}, {NORMALIZED[prediction.search.normalize]}
           {" · "}decoded in {duration(prediction.seconds)}
-          {!inspected && took > 0 && <span data-testid="took" data-took={took} data-seconds={prediction.seconds}>, here after {duration(took / 1000)}</span>}
+          {!inspected && took > 0 && <span data-testid="took" data-took={took} data-seconds={prediction.seconds}>, shown after {duration(took / 1000)}</span>}
         </span>
       </div>
       <ol className="outputs">
@@ -151,9 +192,9 @@ function Results({ decoding, prediction, go }: { decoding: Decoding; prediction:
               ) : (
                 <div className="plain" dir="auto" data-testid="output-text">{one.text || "(empty)"}</div>
               )}
-              <div className="small">
+              <div className="small" dir={direction(one.text)}>
                 <Moved output={one} index={index} previous={previous} />
-                {!one.finished && <span className="tag warn">cut at the length limit</span>}
+                {!one.finished && <span className="tag warn">cut off at the length limit</span>}
                 {index === chosen && <bdi className="whole" data-testid="best-text">{one.text}</bdi>}
               </div>
             </div>
@@ -166,9 +207,9 @@ function Results({ decoding, prediction, go }: { decoding: Decoding; prediction:
       </ol>
       {prediction.reference && <ReferenceNote reference={prediction.reference} />}
       <p className="row links">
-        {prediction.cross.layers > 0 && <button className="quiet" onClick={() => go("attention")}>Where it looked</button>}
-        {(!inspected || inspected.tree) && <button className="quiet" onClick={() => go("tree")}>How it was searched</button>}
-        {wish.forced && !inspected && <button className="quiet" onClick={() => decode({ forced: null })}>Decode freely again</button>}
+        {prediction.cross.layers > 0 && <button className="quiet" onClick={() => go("attention")}>Where the model looked</button>}
+        {(!inspected || inspected.tree) && <button className="quiet" onClick={() => go("tree")}>How the search went</button>}
+        {wish.forced && !inspected && <button className="quiet" onClick={() => decodeFromHere({ forced: null })}>Remove the forced beginning</button>}
       </p>
       <h2>Step by step</h2>
       <Steps output={output} chosen={step} force={inspected ? null : force} />
@@ -176,7 +217,7 @@ function Results({ decoding, prediction, go }: { decoding: Decoding; prediction:
   );
 }
 
-/** What a change of the search did to an output. */
+/** Whether an output is new since the last change, or had another rank. */
 function Moved({ output, index, previous }: { output: Output; index: number; previous: Prediction | null }) {
   if (!previous) return null;
   const before = previous.outputs.findIndex((one) => one.text === output.text);

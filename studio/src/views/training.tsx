@@ -1,5 +1,6 @@
 import { useMemo, useState } from "react";
 
+import { useFlag, useValue } from "../address";
 import { useAnswer } from "../asking";
 import type { Backend } from "../backend";
 import { LineChart, Swatch } from "../draw/line_chart";
@@ -17,10 +18,10 @@ type Below = "audit" | "settings" | "evaluation";
 
 export function TrainingView({ backend, runs, run }: { backend: Backend; runs: Run[]; run: Run }) {
   const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
-  const [across, setAcross] = useState<Across>("updates");
-  const [smooth, setSmooth] = useState(false);
-  const [log, setLog] = useState(false);
-  const [below, setBelow] = useState<Below>("audit");
+  const [across, setAcross] = useValue<Across>("across", "updates");
+  const [smooth, setSmooth] = useFlag("smooth");
+  const [log, setLog] = useFlag("log");
+  const [below, setBelow] = useValue<Below>("about", "audit");
   const [body, room] = useRoom<HTMLDivElement>();
   const page = backend.page;
   const curved = !page || page.training !== null;
@@ -33,14 +34,15 @@ export function TrainingView({ backend, runs, run }: { backend: Backend; runs: R
     ([what]) => (what === "evaluation" ? run.evaluation : !page || (what === "audit" ? page.audit : page.settings)),
   );
   const chosen = choices.find(([what]) => what === below)?.[0] ?? choices[0]?.[0];
-  const width = Math.max(260, Math.floor((room - (room > 900 ? 32 : 16)) / (room > 900 ? 3 : 2)) - 2);
+  const columns = room > 900 ? 3 : room > 560 ? 2 : 1;
+  const width = Math.max(240, Math.floor((room - 16 * (columns - 1)) / columns) - 2);
   const charts = { width, xName: across === "updates" ? "update" : across === "minutes" ? "minute" : "epoch" };
   return (
     <div ref={body}>
       {curved && (
         <>
           <div className="toolbar">
-            <Segments label="Across" value={across} onChange={setAcross} options={[{ value: "updates", text: "updates" }, { value: "minutes", text: "minutes" }, { value: "epochs", text: "epochs" }]} />
+            <Segments label="Horizontal axis" value={across} onChange={setAcross} options={[{ value: "updates", text: "updates" }, { value: "minutes", text: "minutes" }, { value: "epochs", text: "epochs" }]} />
             <Check label="smooth" checked={smooth} onChange={setSmooth} />
             <Check label="loss on a log scale" checked={log} onChange={setLog} />
           </div>
@@ -58,15 +60,18 @@ export function TrainingView({ backend, runs, run }: { backend: Backend; runs: R
           </ul>
           {!histories.size && !problem ? (
             <Loading what="Reading the curves…" />
-          ) : [...histories.values()].every((history) => !history.stepped.length) ? (
-            <Empty title="Nothing has been told yet">The curves begin with the first updates of training.</Empty>
+          ) : [...histories.values()].every((history) => !history.stepped.length && !history.validated.length) ? (
+            <Empty title="No curves yet">They begin with the first updates of training.</Empty>
           ) : (
             room > 0 && (
               <div className="charts">
                 <LineChart title="Loss" unit="per token; dots: dev" lines={drawn.loss} log={log} {...charts} />
-                <LineChart title="Dev score" unit={`${drawn.scoreName}${drawn.lowerIsBetter ? ", lower is better" : ""}`} lines={drawn.score} {...charts} />
+                {drawn.scores.map((score) => (
+                  <LineChart key={score.metric} title={drawn.scores.length > 1 ? `Dev score: ${score.metric}` : "Dev score"}
+                    unit={[drawn.scores.length > 1 ? "" : score.metric, score.lowerIsBetter ? "lower is better" : ""].filter(Boolean).join(", ")} lines={score.lines} {...charts} />
+                ))}
                 <LineChart title="Learning rate" lines={drawn.rate} fromZero {...charts} />
-                <LineChart title="Throughput" unit="target tokens a second" lines={drawn.speed} fromZero {...charts} />
+                <LineChart title="Throughput" unit="target tokens per second" lines={drawn.speed} fromZero {...charts} />
                 <LineChart title="Gradient norm" unit="before clipping" lines={drawn.norm} fromZero {...charts} />
               </div>
             )
@@ -91,7 +96,7 @@ function RunState({ history }: { history: Training | undefined }) {
   const planned = history.started[history.started.length - 1]?.last_update;
   const best = history.validated.filter((event) => event.best).pop();
   const parts = [
-    history.stopped ? `${history.stopped.finished ? "finished" : "stopped"}: ${history.stopped.reason}` : last ? "training or interrupted" : "no updates yet",
+    history.stopped ? `${history.stopped.finished ? "finished" : "stopped"}: ${history.stopped.reason}` : last ? "training, or interrupted" : "no updates yet",
     last ? `update ${count(last.update)}${planned && !history.stopped ? ` of at most ${count(planned)}` : ""}, ${duration(last.seconds)}` : "",
     best ? `best ${best.metric} ${number(Math.abs(best.score ?? NaN), 2)} at update ${count(best.update)}` : "",
   ];
@@ -114,7 +119,7 @@ function Configured({ backend, run, others }: { backend: Backend; run: Run; othe
     <>
       {others.length > 0 && (
         <label className="inline">
-          Beside those of
+          Compare with
           <select value={against} onChange={(event) => setAgainst(event.target.value)}>
             <option value="">no other run</option>
             {others.map((one) => <option key={one.id} value={one.id}>{one.name}</option>)}

@@ -19,10 +19,10 @@ const AHEAD = 6; // columns drawn beyond what is in sight
 export function TreeView({ backend, decoding, go }: { backend: Backend; decoding: Decoding; go(view: View): void }) {
   const tree = useTree(backend, decoding, true);
   if (!decoding.prediction)
-    return <Empty title="No search to show yet">First give an input under <button className="link" onClick={() => go("predict")}>Predict</button>.</Empty>;
+    return <Empty title="No search to show yet">First enter an input under <button className="link" onClick={() => go("predict")}>Predict</button>.</Empty>;
   if (tree.problem) return <ProblemNote text={tree.problem} />;
-  if (tree.busy) return <Loading what="Searching again, with notes…" />;
-  if (!tree.answer) return <Empty title="This page was written without the search" />;
+  if (tree.busy) return <Loading what="Reading the search…" />;
+  if (!tree.answer) return <Empty title="This page does not contain the search" />;
   return <TreePanel tree={tree.answer} />;
 }
 
@@ -95,15 +95,15 @@ function TreePanel({ tree }: { tree: Tree }) {
       {tree.reference && <ReferenceNote reference={tree.reference} />}
       <div className="toolbar">
         <span className="hint">
-          beam {tree.search.beam}, {tree.steps.length} steps{tree.forced > 0 && `, the first ${tree.forced} forced`}; each column is a step, best candidate on top
+          beam {tree.search.beam}, {tree.steps.length} steps{tree.forced > 0 && `, the first ${tree.forced} forced`}; each column is a step, with the best candidate on top
         </span>
-        <Check label="show what was pruned" checked={pruned} onChange={setPruned} />
+        <Check label="show pruned candidates" checked={pruned} onChange={setPruned} />
         <span className="tree-legend">
           <span className="node kept best">best output</span> <span className="node kept">kept</span> <span className="node finished">finished</span> <span className="node pruned">pruned</span>
           {tree.reference && <span className="node kept reference">reference</span>}
         </span>
       </div>
-      <div className="tree" ref={frame} onScroll={look} onKeyDown={move} role="group" aria-label="Beam tree; arrow keys go from candidate to candidate">
+      <div className="tree" ref={frame} onScroll={look} onKeyDown={move} role="group" aria-label="Beam tree; the arrow keys move between candidates">
         <div className="tree-body" style={{ width: 20 + columns.length * ACROSS, height }}>
           <svg width={20 + columns.length * ACROSS} height={height} aria-hidden="true">
             {seen.map((node) => {
@@ -145,13 +145,13 @@ function TreePanel({ tree }: { tree: Tree }) {
 function NodeDetail({ node, path, tree }: { node: Placed; path: Placed[]; tree: Tree }) {
   const told: [string, string][] = [
     ["log-probability of the token", `${number(node.log_prob, 4)} (${percent(probability(node.log_prob))})`],
-    ["summed over the path", number(node.total, 4)],
+    ["sum over the path", number(node.total, 4)],
     ["score after length normalisation", number(node.score, 4)],
-    ["what became of it", node.fate === "cut" ? "alive when the length limit was reached" : node.fate],
+    ["outcome", node.fate === "cut" ? "still in the beam at the length limit" : node.fate],
   ];
-  if (node.margin !== null) told.push(["pruned by", `${number(node.margin, 4)} below the worst that was taken`]);
+  if (node.margin !== null) told.push(["pruned by", `${number(node.margin, 4)} below the worst candidate that was kept`]);
   if (node.outputs.length) told.push(["leads to", node.outputs.map((index) => `output ${index + 1}`).join(", ")]);
-  if (node.reference) told.push(["reference", "passes here"]);
+  if (node.reference) told.push(["reference", "its path goes through this candidate"]);
   return (
     <section className="node-detail" aria-label="Candidate" aria-live="polite" data-testid="node">
       <p className="path" dir="auto">

@@ -23,6 +23,8 @@ from dragoman.studio.records.audit import (
 from dragoman.studio.records.base import Problem, Record
 from dragoman.studio.records.comparison import ComparedRow, ComparedScore, Comparison
 from dragoman.studio.records.errors import ErrorRow, Errors, MetricName, Span
+from dragoman.studio.records.examples import Example, SourceFile
+from dragoman.studio.records.overview import Overview
 from dragoman.studio.records.pages import Inspected, Page
 from dragoman.studio.records.predictions import (
     Alternative,
@@ -66,6 +68,7 @@ __all__ = [
     "ErrorRow",
     "Errors",
     "Evaluation",
+    "Example",
     "FileAudit",
     "FileRequest",
     "Finding",
@@ -83,6 +86,7 @@ __all__ = [
     "NeighboursRequest",
     "Node",
     "Output",
+    "Overview",
     "Page",
     "Place",
     "Point",
@@ -101,6 +105,7 @@ __all__ = [
     "SharedRows",
     "SideStatistics",
     "Source",
+    "SourceFile",
     "Span",
     "Started",
     "Stepped",

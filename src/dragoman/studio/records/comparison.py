@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.studio.records.base import Record
 from dragoman.studio.records.errors import MetricName, Span
+from dragoman.studio.records.examples import SourceFile
 from dragoman.studio.records.runs import Score
 
 
@@ -19,6 +20,8 @@ class ComparedScore(Record):
     high: float
     p_value: float
     """Two-sided, by paired bootstrap."""
+    smallest: bool
+    """Whether no smaller p-value could have come out of the resamples."""
     verdict: str
     """The result in words."""
 
@@ -29,6 +32,9 @@ class ComparedRow(Record):
     index: int
     line: int
     source: dict[str, str]
+    """By name; of a file, its name without the folder."""
+    files: dict[str, SourceFile]
+    """The sources that are files, by name."""
     references: list[str]
     a: str
     b: str

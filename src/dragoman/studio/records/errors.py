@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from dragoman.studio.records.base import Record
+from dragoman.studio.records.examples import SourceFile
 from dragoman.studio.records.runs import Evaluation
 
 
@@ -33,7 +34,9 @@ class ErrorRow(Record):
     line: int
     """In its file."""
     source: dict[str, str]
-    """By name."""
+    """By name; of a file, its name without the folder."""
+    files: dict[str, SourceFile]
+    """The sources that are files, by name."""
     references: list[str]
     output: str
     correct: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from dragoman.studio.records.base import Record
+from dragoman.studio.records.examples import SourceFile
 
 Layout = Literal["pca", "umap"]
 
@@ -15,8 +16,13 @@ class Point(Record):
     x: float
     y: float
     source: dict[str, str]
+    """By name; of a file, its name without the folder."""
+    files: dict[str, SourceFile]
+    """The sources that are files, by name."""
     target: str
     line: int
+    source_length: int | None
+    """Of the longest source, in tokens or frames; None if all sources are pictures."""
 
 
 class RepresentationMap(Record):
@@ -40,6 +46,9 @@ class Neighbour(Record):
     similarity: float
     """Cosine."""
     source: dict[str, str]
+    """By name; of a file, its name without the folder."""
+    files: dict[str, SourceFile]
+    """The sources that are files, by name."""
     target: str
     line: int
 

@@ -108,6 +108,8 @@ class Run(Record):
     ready: bool
     """Whether the run has weights and can predict."""
     evaluation: Evaluation | None
+    held_out: Literal["test", "dev", ""]
+    """Which rows of its own it is measured on: "dev" if it has no test rows, "" if their files no longer exist."""
     train_files: list[str]
     """Training files that still exist."""
     test_files: list[str]

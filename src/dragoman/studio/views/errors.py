@@ -20,16 +20,23 @@ from dragoman.evaluation.rows import (
 )
 from dragoman.inference.system import System
 from dragoman.studio import records
+from dragoman.studio.views.media import Link, describe_source, link_nothing
 from dragoman.studio.views.runs import describe_evaluation
 from dragoman.studio.views.tokens import RARE_BELOW, rare_tokens, source_tokenizers, unknown_words
 
 
 def describe_errors(
-    system: System, examples: Sequence[Example], file: str, run: str = "", beam: int | None = None, limit: int = 2000
+    system: System,
+    examples: Sequence[Example],
+    file: str,
+    run: str = "",
+    beam: int | None = None,
+    limit: int = 2000,
+    link: Link = link_nothing,
 ) -> records.Errors:
     """Describe the output for every distinct source with all of its references.
 
-    At most ``limit`` rows are listed.
+    At most ``limit`` rows are listed. ``link`` says how the page finds a source that is a file.
     """
     began = time.perf_counter()
     decoded = decode_rows(system, examples, beam)
@@ -38,7 +45,7 @@ def describe_errors(
     values = {name: each.row_scores() for name, each in statistics.items()}
     lines = first_lines(examples)
     count = min(limit, len(decoded.sources))
-    rows = [_describe_row(system, decoded, index, lines[index], values) for index in range(count)]
+    rows = [_describe_row(system, decoded, index, lines[index], values, link) for index in range(count)]
     return records.Errors(
         run=run,
         file=file,
@@ -52,16 +59,18 @@ def describe_errors(
 
 
 def _describe_row(
-    system: System, decoded: Decoded, index: int, line: int, values: dict[str, np.ndarray]
+    system: System, decoded: Decoded, index: int, line: int, values: dict[str, np.ndarray], link: Link
 ) -> records.ErrorRow:
     prediction, scored, targets = decoded.predictions[index], decoded.scored[index], decoded.references[index]
     source = decoded.sources[index]
     tokenizers = source_tokenizers(system)
     spans = diff_texts(prediction.text, nearest_reference(prediction.text, targets))
+    texts, files = describe_source(system, source, link)
     return records.ErrorRow(
         index=index,
         line=line,
-        source=source,
+        source=texts,
+        files=files,
         references=targets,
         output=prediction.text,
         correct=prediction.text in targets,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
+from dragoman.inference.system import System
+from dragoman.parts import kind_of
 from dragoman.studio import records
 from dragoman.studio.inspection import Inspection
 from dragoman.studio.views.matrices import pack_weights
@@ -18,6 +20,7 @@ from dragoman.types import Axis
 MAX_FRAMES, MAX_FEATURES = 3000, 128  # of a spectrogram; longer and wider ones are thinned out
 MAX_INLINE = 300_000  # bytes of a recording that a one-file page contains
 THUMBNAIL = (512, 512)  # pixels of a picture in a one-file page
+SMALL_THUMBNAIL = (72, 72)  # pixels of a picture in a row of a table there
 CONTENT_TYPES = {
     ".png": "image/png",
     ".jpg": "image/jpeg",
@@ -29,6 +32,33 @@ CONTENT_TYPES = {
 }
 
 Locate: TypeAlias = Callable[[str], str]  # path of a file → URL under which the page finds it, or ""
+Link: TypeAlias = Callable[[str, str], records.SourceFile]  # path of a file and its kind → how the page finds it
+
+
+def describe_source(
+    system: System, source: Mapping[str, str], link: Link
+) -> tuple[dict[str, str], dict[str, records.SourceFile]]:
+    """Return the sources of a row as texts, and those that are files.
+
+    Of a file, the text is its name: paths of this machine are not shown, and are not in a page that is sent to others.
+    """
+    files = {
+        name: link(source[name], kind_of(system.recipe.sources[name].modality))
+        for name, modality in system.modalities.items()
+        if modality.is_file and source[name]
+    }
+    return {name: Path(text).name if name in files else text for name, text in source.items()}, files
+
+
+def link_thumbnail(path: str, kind: str) -> records.SourceFile:
+    """Describe a file for a table of a one-file page: a picture is a small one in it, others are named only."""
+    url = make_data_url(path, SMALL_THUMBNAIL) if kind == "image" else ""
+    return records.SourceFile(id="", kind=kind, url=url)
+
+
+def link_nothing(_: str, kind: str) -> records.SourceFile:
+    """Describe a file by its kind alone."""
+    return records.SourceFile(id="", kind=kind, url="")
 
 
 def describe_axes(inspection: Inspection, locate: Locate) -> list[records.Axis]:
@@ -80,7 +110,7 @@ def _draw_spectrogram(frames: np.ndarray) -> records.Matrix:
     return pack_weights((thinned - low) / max(float(high - low), 1e-9), max_fine_cells=0)
 
 
-def make_data_url(path: str) -> str:
+def make_data_url(path: str, size: tuple[int, int] = THUMBNAIL) -> str:
     """Return a file as a data URL for a one-file page.
 
     A picture is made small, a short recording is taken as it is. A file that is too large, of
@@ -90,7 +120,7 @@ def make_data_url(path: str) -> str:
     content_type = CONTENT_TYPES.get(file.suffix.lower(), "")
     try:
         if content_type.startswith("image/"):
-            content_type, data = "image/jpeg", _make_thumbnail(file)
+            content_type, data = "image/jpeg", _make_thumbnail(file, size)
         elif content_type.startswith("audio/") and file.stat().st_size <= MAX_INLINE:
             data = file.read_bytes()
         else:
@@ -100,12 +130,12 @@ def make_data_url(path: str) -> str:
     return f"data:{content_type};base64,{base64.b64encode(data).decode('ascii')}"
 
 
-def _make_thumbnail(file: Path) -> bytes:
+def _make_thumbnail(file: Path, size: tuple[int, int]) -> bytes:
     from PIL import Image, ImageOps
 
     with Image.open(file) as opened:
         picture = ImageOps.exif_transpose(opened).convert("RGB")
-    picture.thumbnail(THUMBNAIL)
+    picture.thumbnail(size)
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=85)
     return buffer.getvalue()

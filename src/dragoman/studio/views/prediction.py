@@ -22,7 +22,7 @@ def describe_prediction(
     sequences = [hypothesis.tokens for hypothesis in inspection.result.hypotheses]
     if reference:
         sequences.append(reference)  # scored in the same call as the outputs
-    paths = session.force(prepared, sequences, alternatives=request.alternatives, attention=True)
+    paths = session.force(prepared, sequences, alternatives=_wanted(inspection, request), attention=True)
     positions = len(inspection.prediction.labels)
     outputs = [
         records.Output(
@@ -30,7 +30,7 @@ def describe_prediction(
             score=output.score,
             log_prob=output.log_prob,
             finished=output.finished,
-            tokens=describe_tokens(system, path, len(inspection.prefix)),
+            tokens=describe_tokens(session, path, len(inspection.prefix), request.alternatives),
             attention=None if path.attention is None else pack_weights(path.attention[..., :positions].mean(1)),
         )
         for output, path in zip(inspection.prediction.outputs, paths, strict=False)
@@ -50,6 +50,12 @@ def describe_prediction(
         unknown=_find_unknown(inspection),
         seconds=inspection.seconds,
     )
+
+
+def _wanted(inspection: Inspection, request: PredictRequest) -> int:
+    """Return how many alternatives to ask for, so that enough are left when those that are forbidden are removed."""
+    config = inspection.session.config
+    return request.alternatives + len(config.forbidden) + len(config.forbidden_runs) + config.no_repeat_ngram
 
 
 def _find_unknown(inspection: Inspection) -> dict[str, list[str]]:

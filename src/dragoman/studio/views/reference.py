@@ -53,7 +53,7 @@ def describe_reference(inspection: Inspection, text: str, path: ForcedPath) -> r
         sentence=_explain(inspection, verdict, path, score, lost_at),
         lost_at=lost_at,
         margin=margin,
-        tokens=describe_tokens(inspection.system, path),
+        tokens=describe_tokens(session, path),
     )
 
 

@@ -13,9 +13,12 @@ from dragoman.data.examples import Example, references
 from dragoman.errors import UserError
 from dragoman.evaluation.rows import first_lines
 from dragoman.inference.predictions import Raw
+from dragoman.inference.requests import PreparedInput
 from dragoman.inference.system import System
+from dragoman.parts import kind_of
 from dragoman.studio import records
 from dragoman.studio.inspection import read_input
+from dragoman.studio.views.media import Link, describe_source, link_nothing
 from dragoman.studio.views.projections import PROJECTIONS, Projection, normalize_rows
 
 MAX_INDEXED = 5000  # examples among which neighbours are searched
@@ -28,6 +31,7 @@ class IndexedExample(NamedTuple):
     source: Mapping[str, str]
     target: str
     line: int
+    length: int | None  # of the longest source that is not a picture, in tokens or frames
 
 
 @dataclass(frozen=True)
@@ -49,13 +53,25 @@ class RepresentationIndex:
     _projections: dict[records.Layout, Projection] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)  # of the projections: UMAP is not thread-safe
 
-    def describe_map(self, run: str = "", layout: records.Layout = "pca") -> records.RepresentationMap:
-        """Describe the points of the map."""
+    def describe_map(
+        self, run: str = "", layout: records.Layout = "pca", link: Link = link_nothing
+    ) -> records.RepresentationMap:
+        """Describe the points of the map. ``link`` says how the page finds a source that is a file."""
         projection = self._projection(layout)
-        points = [
-            records.Point(x=float(x), y=float(y), source=dict(example.source), target=example.target, line=example.line)
-            for (x, y), example in zip(projection.points, self.examples, strict=False)
-        ]
+        points = []
+        for (x, y), example in zip(projection.points, self.examples, strict=False):
+            texts, files = describe_source(self.system, example.source, link)
+            points.append(
+                records.Point(
+                    x=float(x),
+                    y=float(y),
+                    source=texts,
+                    files=files,
+                    target=example.target,
+                    line=example.line,
+                    source_length=example.length,
+                )
+            )
         return records.RepresentationMap(
             run=run,
             file=self.file,
@@ -65,29 +81,30 @@ class RepresentationIndex:
             points=points,
         )
 
-    def describe_neighbours(self, source: Raw, count: int, layout: records.Layout = "pca") -> records.Neighbours:
+    def describe_neighbours(
+        self, source: Raw, count: int, layout: records.Layout = "pca", link: Link = link_nothing
+    ) -> records.Neighbours:
         """Describe an input's place on the map and the ``count`` examples most similar to it."""
         session = self.system.session()
         vector = session.represent([read_input(session, source)])[0][0] - self.centre  # (D,)
         with self._lock:
             x, y = self._projection(layout).project(vector)
         similarities = normalize_rows(self.vectors) @ normalize_rows(vector[None])[0]  # (N,)
-        nearest = np.argsort(-similarities, kind="stable")[:count]
-        return records.Neighbours(
-            x=x,
-            y=y,
-            examples=len(self.examples),
-            neighbours=[
+        neighbours = []
+        for index in np.argsort(-similarities, kind="stable")[:count].tolist():
+            example = self.examples[index]
+            texts, files = describe_source(self.system, example.source, link)
+            neighbours.append(
                 records.Neighbour(
-                    index=int(index) if index < self.drawn else None,
+                    index=index if index < self.drawn else None,
                     similarity=float(similarities[index]),
-                    source=dict(self.examples[index].source),
-                    target=self.examples[index].target,
-                    line=self.examples[index].line,
+                    source=texts,
+                    files=files,
+                    target=example.target,
+                    line=example.line,
                 )
-                for index in nearest
-            ],
-        )
+            )
+        return records.Neighbours(x=x, y=y, examples=len(self.examples), neighbours=neighbours)
 
     def _projection(self, layout: records.Layout) -> Projection:
         with self._lock:
@@ -115,10 +132,11 @@ def index_examples(system: System, examples: Sequence[Example], file: str, drawn
         for index in order[begin : begin + BATCH].tolist():
             source, targets = groups[index]
             try:
-                batch.append(read_input(session, source))
+                prepared = read_input(session, source)
             except UserError:
                 continue
-            indexed.append(IndexedExample(source, targets[0], lines[index]))
+            batch.append(prepared)
+            indexed.append(IndexedExample(source, targets[0], lines[index], _measure_length(system, prepared)))
         if batch:
             block, representation = session.represent(batch)  # (B, D)
             blocks.append(block)
@@ -129,3 +147,13 @@ def index_examples(system: System, examples: Sequence[Example], file: str, drawn
     return RepresentationIndex(
         system, file, indexed, vectors - centre, centre, min(drawn, len(indexed)), representation
     )
+
+
+def _measure_length(system: System, prepared: PreparedInput) -> int | None:
+    """Return the length of the longest source that is a sequence: tokens without the end symbol, or frames."""
+    lengths = [
+        len(prepared.arrays[name]) - (not modality.is_file)
+        for name, modality in system.modalities.items()
+        if kind_of(system.recipe.sources[name].modality) != "image"
+    ]
+    return max(lengths, default=None)

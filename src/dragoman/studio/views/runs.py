@@ -7,12 +7,12 @@ import math
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dragoman.evaluation.metrics import Report
 from dragoman.files import read_json
 from dragoman.parts import kind_of, part
-from dragoman.runs.history import read_audit, read_evaluation, read_metrics
+from dragoman.runs.history import AUDIT, read_audit, read_evaluation, read_metrics
 from dragoman.runs.setup import Setup
 from dragoman.search.options import SearchConfig
 from dragoman.studio import records
@@ -21,10 +21,11 @@ from dragoman.studio.run_data import find_data_files
 WEIGHTS = "model.safetensors"
 
 
-def describe_run(folder: Path, identity: str, parameters: int | None = None) -> records.Run:
+def describe_run(folder: Path, identity: str, parameters: int | None = None, name: str = "") -> records.Run:
     """Describe a run.
 
-    ``identity`` is its id on the page; ``parameters`` is their number, if the model is loaded.
+    ``identity`` is its id on the page; ``parameters`` is their number, if the model is loaded. Without a ``name`` it is
+    called as its folder is.
     """
     config = folder / "config.json"
     setup = _read_setup(folder, config.stat().st_mtime_ns if config.exists() else 0)
@@ -32,7 +33,7 @@ def describe_run(folder: Path, identity: str, parameters: int | None = None) -> 
     files = find_data_files(folder)
     return records.Run(
         id=identity,
-        name=folder.resolve().name,
+        name=name or folder.resolve().name,
         folder=str(folder),
         preset=recipe.preset,
         is_language_model=recipe.is_language_model,
@@ -53,6 +54,7 @@ def describe_run(folder: Path, identity: str, parameters: int | None = None) -> 
         search=describe_search(recipe.search),
         ready=(folder / WEIGHTS).exists(),
         evaluation=_read_evaluation(folder),
+        held_out=_name_held_out(folder, files),
         train_files=files.get("train", []),
         test_files=files.get("test", []) or files.get("dev", []),
     )
@@ -137,6 +139,16 @@ def _read_setup(folder: Path, modified: int) -> Setup:
     Tokenizers may be large, and the page asks often.
     """
     return Setup.read(folder)
+
+
+def _name_held_out(folder: Path, files: Mapping[str, list[str]]) -> Literal["test", "dev", ""]:
+    """Name the rows that a run is measured on, if all files of its data still exist."""
+    if not (folder / AUDIT).exists():
+        return ""
+    audit = read_audit(folder)
+    if "train" not in files or files.keys() != audit["files"].keys():
+        return ""
+    return "test" if audit["rows"]["test"] else "dev"
 
 
 def _read_evaluation(folder: Path) -> records.Evaluation | None:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import torch
 
 from dragoman.data.tokenizers import Tokenizer
-from dragoman.data.vocabulary import SPECIALS
+from dragoman.data.vocabulary import EOS, SPECIALS
 from dragoman.inference.scoring import ForcedPath
+from dragoman.inference.session import Session
 from dragoman.inference.system import System
+from dragoman.search.rules import NEVER, build_rules
 from dragoman.studio import records
 
 RARE_BELOW = 5  # a token is rare if training saw it fewer times than this
 
 
-def describe_tokens(system: System, path: ForcedPath, forced: int = 0) -> list[records.Token]:
-    """Describe the tokens of an output.
+def describe_tokens(session: Session, path: ForcedPath, forced: int = 0, count: int = 8) -> list[records.Token]:
+    """Describe the tokens of an output, each with up to ``count`` alternatives that the search may write.
 
     The first ``forced`` of them were given, not chosen by the search.
     """
+    system = session.system
     tokens = []
     for index, (token, text) in enumerate(zip(path.tokens, system.target.pieces(path.tokens), strict=True)):
         ids = path.alternatives[index].tolist()
@@ -27,6 +33,8 @@ def describe_tokens(system: System, path: ForcedPath, forced: int = 0) -> list[r
             for other, piece, log_prob in zip(ids, system.target.pieces(ids), log_probs, strict=True)
             if log_prob > -np.inf
         ]
+        permitted = permitted_tokens(session, path.tokens[:index], [token, *ids])
+        alternatives = [one for one in alternatives if one.id == token or one.id in permitted][:count]
         log_prob = float(path.log_probs[index])
         tokens.append(
             records.Token(
@@ -40,6 +48,15 @@ def describe_tokens(system: System, path: ForcedPath, forced: int = 0) -> list[r
             )
         )
     return tokens
+
+
+def permitted_tokens(session: Session, prefix: Sequence[int], ids: Sequence[int]) -> set[int]:
+    """Return those of some tokens that no rule of the search forbids after ``prefix``."""
+    before = torch.tensor([list(prefix)], dtype=torch.long)  # (1, t)
+    allowed = torch.zeros(1, session.system.target.size)
+    for rule in build_rules(session.config, EOS):
+        allowed = rule(before, allowed)
+    return {token for token in ids if allowed[0, token] > NEVER}
 
 
 def source_tokenizers(system: System) -> dict[str, Tokenizer]:
