@@ -24,6 +24,7 @@ from dragoman.cli.main import app
 from dragoman.recipe.layers import gather_settings, preset_names
 from dragoman.recipe.schema import make_recipe
 from dragoman.search.options import SearchConfig
+from dragoman.training.sweep.grid import expand_grid, read_grid
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -134,7 +135,11 @@ def test_every_make_target_exists() -> None:
 
 
 @pytest.mark.parametrize("block", list(blocks("toml")), ids=lambda block: block.where)
-def test_every_config_is_valid(block: Block) -> None:
+def test_every_config_is_valid(block: Block, tmp_path: Path) -> None:
+    if "train" in tomllib.loads(block.text):  # the file of a sweep
+        (tmp_path / "grid.toml").write_text(block.text, encoding="utf-8")
+        assert expand_grid(read_grid(tmp_path / "grid.toml"))
+        return
     make_recipe(gather_settings(overrides=tomllib.loads(block.text)), block.where)
 
 
@@ -235,7 +240,9 @@ def can_run(command: Command, place: Path) -> bool:
     writes = values_of(command.words, "-o")
     reads = [word for word in command.words if FILE.fullmatch(word) and word not in writes]
     needs_page = command.words[0] in ("studio", "report") or any(name.endswith(".html") for name in writes)
-    return command.words[0] != "train" and not needs_page and all((place / name).exists() for name in reads)
+    return (
+        command.words[0] not in ("train", "sweep") and not needs_page and all((place / name).exists() for name in reads)
+    )
 
 
 def test_the_commands_run(place: Path, call: Any) -> None:

@@ -14,9 +14,22 @@ from dragoman.cli.inspect import inspect, report
 from dragoman.cli.parts import parts
 from dragoman.cli.predict import predict
 from dragoman.cli.studio import studio
+from dragoman.cli.sweep import sweep
 from dragoman.cli.train import train
 
-VERBS = (check, train, predict, evaluate, score, inspect, compare, report, studio, parts)  # in the order of the help
+VERBS = (
+    check,
+    train,
+    sweep,
+    predict,
+    evaluate,
+    score,
+    inspect,
+    compare,
+    report,
+    studio,
+    parts,
+)  # in the order of the help
 
 app = typer.Typer(
     name="dragoman",

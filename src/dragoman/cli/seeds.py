@@ -68,16 +68,18 @@ def train_seeds(
     messages.note(f"  everything is saved in {folder}; Ctrl-C stops all, and the same command resumes\n")
     del planned  # its memory is better used by the workers
     failures: list[JobEnded] = []
+    interrupted = False
     display = choose_display(messages.quiet)
     with exclusive_lock(folder) as lock, stop_on_signal() as should_stop:
         try:
             for event in run_jobs(todo, crew.count, crew.threads, should_stop, lock):
                 display(event)
-                if isinstance(event, JobEnded) and not event.is_done and not event.is_interrupted:
-                    failures.append(event)
+                if isinstance(event, JobEnded) and not event.is_done:
+                    interrupted = interrupted or event.is_interrupted
+                    failures += [] if event.is_interrupted else [event]
         finally:
             display.close()
-        interrupted = should_stop()
+        interrupted = interrupted or should_stop()
     if interrupted:
         messages.note("stopped; everything is saved, and the same command resumes from here")
         raise typer.Exit(130)
