@@ -43,6 +43,7 @@ UNLISTED = (
     "nn/kernels",
     "data.examples",
     "data.modality",
+    "data.reading.memory",
     "data.vocabulary",
     "nn.contracts",
     "recipe.training",

@@ -21,8 +21,10 @@ from dragoman.cli.options import (
     LanguageModel,
     LanguageModelWeight,
     Run,
+    SourceColumn,
     describe_search,
     load_system,
+    parse_column,
 )
 
 if TYPE_CHECKING:
@@ -36,12 +38,17 @@ def predict(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            help="A file with one input per line; for several sources, a TSV or JSONL file. Pictures, recordings and "
-            "feature files can be given directly, or as a list of paths. - is standard input.",
+            help="A text file with one input per line, or a table (TSV, CSV, JSON, Parquet, Arrow or Excel) whose "
+            "source columns are read. Pictures, recordings and feature files can be given directly, or as a list of "
+            "paths. - is standard input.",
             metavar="FILE",
             show_default="-",
         ),
     ] = None,
+    source: SourceColumn = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Take each line as an input as it is, even if it has tabs.")
+    ] = False,
     beam: Beam = None,
     n_best: Annotated[
         int | None,
@@ -103,7 +110,9 @@ def predict(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Predict one output line for each input line, in order.
+    """Predict one output line for each input, in order.
+
+    Of a table, the columns are read that were the sources in training, by name or place; standard error says which.
 
     With --n-best, the outputs for an input are separated by tabs.
 
@@ -111,8 +120,8 @@ def predict(
 
     A language model's output is the prompt with its continuation; the prompt may be empty.
     """
-    from dragoman.cli.inputs import read_inputs
     from dragoman.errors import UserError
+    from dragoman.inference.inputs import InputReader
 
     messages = Messages.of(quiet, verbose)
     if maps and not as_json:
@@ -129,13 +138,18 @@ def predict(
     files = files or ["-"]
     done = 0
     failed = False
-    damaged: list[str] = []  # places of lines that are not UTF-8
+    reader = InputReader(
+        system,
+        lines=lines,
+        source=[parse_column(name) for name in source or []],
+        note=lambda text: messages.note(f"dragoman: {text}"),
+    )
     unfinished: list[int] = []  # numbers of inputs
     # At a terminal, and with --batch 1, each line is answered before the next one is read.
-    chunk_size = 1 if batch == 1 or (files == ["-"] and sys.stdin.isatty()) else 16 * batch
-    for chunk in _chunks(read_inputs(system, files, damaged), chunk_size):
+    chunk_size = 1 if batch == 1 or (files == ["-"] and sys.stdin is not None and sys.stdin.isatty()) else 16 * batch
+    for chunk in _chunks(reader.read(files), chunk_size):
         predictions = system.stream(
-            [source.raw for source in chunk],
+            [given.raw for given in chunk],
             batch=batch,
             attention=as_json,
             trace=False,
@@ -144,19 +158,19 @@ def predict(
             first=done,
             **search,
         )
-        for source, prediction in zip(chunk, predictions, strict=True):
+        for given, prediction in zip(chunk, predictions, strict=True):
             done += 1
-            problem = source.problem or prediction.error
+            problem = given.problem or prediction.error
             if problem is not None:
                 failed = True
-                typer.echo(f"dragoman: {problem}", err=True)
+                typer.echo(f"dragoman: {given.place}: {problem}" if given.place else f"dragoman: {problem}", err=True)
             if not prediction.outputs[0].finished and not system.is_language_model:
                 unfinished.append(done)
             line = json.dumps(prediction.to_json(maps), ensure_ascii=False) if as_json else _to_line(prediction)
             sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
         sys.stdout.buffer.flush()
-    if damaged:
-        messages.note(f"dragoman: {_first_few(damaged)}: not UTF-8; undecodable bytes were read as U+FFFD")
+    if reader.damaged:
+        messages.note(f"dragoman: {_first_few(reader.damaged)}: not UTF-8; undecodable bytes were read as U+FFFD")
     if unfinished:
         places = _first_few(unfinished)
         messages.note(f"dragoman: input {places}: the output had no end and was cut at the length limit")

@@ -27,26 +27,33 @@ class PreparedInput:
     source: Raw  # as it was given
     texts: Mapping[str, str]  # tidied strings by source; the prompt of a language model is under "source"
     features: Features  # by source; empty for a language model
+    problem: str | None = None  # why it cannot be answered
 
     @property
     def is_empty(self) -> bool:
         """Tell whether no source has any content. A language model's prompt may be empty."""
-        return bool(self.features) and not any(self.texts.values())
+        return self.problem is None and bool(self.features) and not any(self.texts.values())
 
     @property
     def length(self) -> int:
         """Return the length of the longest source; of a language model, that of its prompt."""
+        self._refuse_problem()
         if not self.features:
             return len(self.texts.get(SOURCE, ""))
         return max(len(feature) for feature in self.features.values())
 
     def read(self) -> PreparedInput:
-        """Return this input with its files read. Raise a ``UserError`` for a file that cannot be read."""
+        """Return this input with its files read. Raise a ``UserError`` for one that cannot be answered."""
+        self._refuse_problem()
         arrays = {
             name: feature.read() if isinstance(feature, PendingFile) else feature
             for name, feature in self.features.items()
         }
         return replace(self, features=arrays)
+
+    def _refuse_problem(self) -> None:
+        if self.problem is not None:
+            raise UserError(self.problem)
 
     @property
     def arrays(self) -> Arrays:

@@ -17,11 +17,13 @@ import torch
 
 from dragoman.config import TooLong
 from dragoman.data.examples import SOURCE, tidy
+from dragoman.data.reading.memory import is_frame
 from dragoman.data.vocabulary import BOS, EOS
 from dragoman.errors import UserError
 from dragoman.inference import scoring
 from dragoman.inference.batches import answer_in_batches
 from dragoman.inference.engine.contract import Engine, SelfAttention
+from dragoman.inference.inputs import InputReader
 from dragoman.inference.predictions import Prediction, Scored, empty_prediction, make_prediction
 from dragoman.inference.requests import (
     OneInput,
@@ -104,7 +106,7 @@ class Session:
         seeds sampling.
         """
         check_batch(batch)
-        inputs = [self.prepare(source) for source in as_inputs(sources)]
+        inputs = self.prepare_all(sources)
         if isinstance(prefix, str):
             prefix = [prefix] * len(inputs)
         if prefix is not None and len(prefix) != len(inputs):
@@ -112,7 +114,7 @@ class Session:
         if self.system.is_language_model:
             if prefix is not None:
                 raise UserError("a language model's inputs are what its outputs begin with: put the prefix there")
-            prefix = [prepared.texts[SOURCE] for prepared in inputs]
+            prefix = [prepared.texts.get(SOURCE, "") for prepared in inputs]
 
         def answer(readable: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
             rows = list(readable)
@@ -165,7 +167,7 @@ class Session:
         conditioned on the lines before it. None: as in training.
         """
         check_batch(batch)
-        inputs = [self.prepare(source) for source in as_inputs(sources)]
+        inputs = self.prepare_all(sources)
         if self.system.is_language_model:
             if targets is not None:
                 raise UserError("a language model scores texts, and takes no targets: system.score(texts)")
@@ -211,7 +213,32 @@ class Session:
         """Turn an input into what the engine reads. Files are checked and read later, a batch at a time."""
         source = as_strings(source)
         texts = texts_by_source(source, self._names)
+        if (problem := self._too_many_characters(texts)) is not None:
+            return PreparedInput(source, texts, {}, problem)
         return PreparedInput(source, texts, self.engine.prepare(texts))
+
+    def prepare_all(self, sources: Any) -> list[PreparedInput]:
+        """Prepare one input, several, or the rows of a table: a frame of pandas or polars, or a data set."""
+        if not is_frame(sources):
+            return [self.prepare(source) for source in as_inputs(sources)]
+        rows = InputReader(self.system).read_table(sources)
+        return [
+            self.prepare(row.raw)
+            if row.problem is None
+            else PreparedInput(row.raw, {}, {}, f"{row.place}: {row.problem}")
+            for row in rows
+        ]
+
+    def _too_many_characters(self, texts: Mapping[str, str]) -> str | None:
+        """Refuse a text that is longer than any row of the run's data could be."""
+        data = self.system.recipe.data
+        longest = max(map(len, texts.values()), default=0)
+        if data.running or longest <= data.max_characters:
+            return None
+        return (
+            f"the input has {longest:,} characters, and this run reads at most {data.max_characters:,} "
+            "(data.max_characters in training); shorten or split it"
+        )
 
     @cached_property
     def _names(self) -> tuple[str, ...] | None:
@@ -270,12 +297,17 @@ class Session:
         keys: Sequence[int],
         **options: Any,
     ) -> list[Result | TooLong]:
-        """Search as ``search`` does; an input that is too long for the model has the error in place of a result."""
+        """Search as ``search`` does; an input that is too long for the model or the memory has the error as result."""
         try:
             return list(self.search(inputs, prefixes, keys=keys, **options))
-        except TooLong as error:
+        except (TooLong, MemoryError, RuntimeError) as error:
+            if not isinstance(error, TooLong) and not is_out_of_memory(error):
+                raise
             if len(inputs) == 1:
-                return [error]
+                sentence = (
+                    f"there is not enough memory for an input of {inputs[0].length:,} positions; shorten or split it"
+                )
+                return [error if isinstance(error, TooLong) else TooLong(sentence)]
         return [
             result
             for row, prepared in enumerate(inputs)
@@ -347,6 +379,11 @@ class Session:
         """Return the sources that are files as the model read them."""
         arrays = self.engine.own_arrays(prepared.arrays)
         return {name: arrays[name] for name, modality in self.system.modalities.items() if modality.is_file}
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an error of Python or torch says that memory could not be had, on whatever device."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
 def _interruption(deadline: float | None, cancelled: Callable[[], bool] | None) -> Callable[[], None] | None:

@@ -16,6 +16,12 @@ from dragoman.data.reading.table import Row, Table
 from dragoman.errors import UserError
 
 _BATCH = 1000
+_TABLES = {
+    "pandas": ("DataFrame",),
+    "polars": ("DataFrame", "LazyFrame"),
+    "pyarrow": ("Table", "RecordBatch", "RecordBatchReader"),
+    "datasets": ("Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict"),
+}
 _ACCEPTED = (
     "give files, a DataFrame of pandas or polars, a pyarrow Table, a datasets.Dataset, or rows as tuples or dicts"
 )
@@ -23,7 +29,7 @@ _ACCEPTED = (
 
 def is_frame(data: object) -> bool:
     """Tell whether data is a table of a library, with columns of its own."""
-    return _library(data) in ("pandas", "polars", "pyarrow", "datasets")
+    return type(data).__name__ in _TABLES.get(_library(data), ())
 
 
 def memory_table(data: object) -> Table:
