@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -88,10 +88,8 @@ def read_data(
         if held_out is not None:
             corpora[name] = read(held_out, config, corpus.kinds)
             audits[name] = corpora[name].audit
-    dev_share = 0.0 if "dev" in corpora else config.dev_share
-    test_share = 0.0 if corpora else config.test_share  # who brings a dev file has a test file elsewhere
-    hold_out = split_running if config.running else split
-    rows, dev_rows, test_rows = hold_out(corpus.examples, dev_share, test_share, limit=config.held_out_limit)
+    dev_share, test_share = held_out_shares(config, corpora)
+    rows, dev_rows, test_rows = hold_out(corpus.examples, config, corpora)
     sentence = ""
     if dev_share or test_share:
         unit = "line" if config.is_plain else "source"
@@ -116,6 +114,20 @@ def read_data(
     if not data.dev:
         raise UserError("there is nothing to validate on: give --dev, or set data.dev_share above 0")
     return data
+
+
+def held_out_shares(config: DataConfig, given: Container[str]) -> tuple[float, float]:
+    """Return the shares that are held out for dev and test. ``given``: which of the two have files."""
+    dev = 0.0 if "dev" in given else config.dev_share
+    # who brings a dev file has a test file elsewhere
+    return dev, 0.0 if "dev" in given or "test" in given else config.test_share
+
+
+def hold_out(examples: Sequence[Example], config: DataConfig, given: Container[str]) -> Sides:
+    """Return train, dev and test as training splits a file. ``given``: which of dev and test have files."""
+    dev_share, test_share = held_out_shares(config, given)
+    divide = split_running if config.running else split
+    return divide(examples, dev_share, test_share, limit=config.held_out_limit)
 
 
 def validation_sample(dev: Sequence[Example]) -> list[tuple[Mapping[str, str], list[str]]]:

@@ -11,13 +11,16 @@ from pydantic import ValidationError
 
 from dragoman.config import ConfigError, explain, nearest
 from dragoman.data.audit.audit import Audit
-from dragoman.data.examples import SOURCE, Overlap, overlap
+from dragoman.data.examples import SOURCE, TARGET, Overlap, overlap
 from dragoman.data.options import DataConfig
 from dragoman.data.reading.read import Corpus, read
+from dragoman.data.splits import hold_out
+from dragoman.data.tokenizers import TokenizerConfig
 from dragoman.errors import UserError
 from dragoman.parts import kinds
 from dragoman.recipe.arguments import data_settings
 from dragoman.recipe.layers import Overrides, gather_settings, read_overrides
+from dragoman.recipe.limits import Foreseen, foresee
 from dragoman.recipe.schema import make_reading
 from dragoman.tables import html_text, make_frame
 
@@ -28,6 +31,7 @@ class DataCheck:
 
     corpora: Mapping[str, Corpus]  # "train", and "dev" and "test" where they were given
     overlaps: Mapping[str, Overlap]  # of dev and test
+    tokens: Foreseen | None = None  # what training does with long rows; None: there are none
 
     @property
     def audit(self) -> Audit:
@@ -43,6 +47,8 @@ class DataCheck:
     def to_text(self) -> str:
         """Return the report for a terminal."""
         parts = [self.audit.report()]
+        if self.tokens is not None:
+            parts.append("\n".join(self.tokens.lines()))
         for name, overlapping in self.overlaps.items():
             parts += [f"{name}: {self.corpora[name].audit.report()}", f"{name}: {overlapping.report()}"]
         return "\n\n".join(parts) + "\n"
@@ -52,6 +58,7 @@ class DataCheck:
         return {
             **{name: corpus.audit.to_json() for name, corpus in self.corpora.items()},
             "overlap": {name: each.to_json() for name, each in self.overlaps.items()},
+            "tokens": None if self.tokens is None else self.tokens.to_json(),
         }
 
     def to_pandas(self) -> Any:
@@ -83,27 +90,59 @@ def check(
     >>> checked.audit.count("duplicate")
     0
     """
-    config = _data_config(source, target, root, settings)
+    config, max_tokens = _data_config(source, target, root, settings)
+    chosen: dict[str, Any] = {}  # the settings of a preset
     if preset is not None:
-        config = make_reading(gather_settings(preset, overrides={"data": config.model_dump(exclude_unset=True)}))
+        chosen = gather_settings(preset, overrides={"data": config.model_dump(exclude_unset=True)})
+        config = make_reading(chosen)
     corpora = {"train": read(files, config, _source_kinds(kind, config))}
     for name, others in (("dev", dev), ("test", test)):
         if others is not None:
             corpora[name] = read(others, config, corpora["train"].kinds)
     held_out = [name for name in corpora if name != "train"]
     overlaps = {name: overlap(corpora["train"].examples, corpora[name].examples) for name in held_out}
-    return DataCheck(corpora, overlaps)
+    return DataCheck(corpora, overlaps, _foresee(corpora, config, max_tokens, chosen))
 
 
-def _data_config(source: Any, target: Any, root: Any, settings: Overrides) -> DataConfig:
-    """Return the settings of the data that the options give; ``settings`` may change no others."""
+def _foresee(
+    corpora: Mapping[str, Corpus], config: DataConfig, max_tokens: int | None, chosen: Mapping[str, Any]
+) -> Foreseen | None:
+    """Foresee what training does with long rows, and record those that it leaves out in the audit."""
+    corpus = corpora["train"]
+    if config.running or not corpus.examples:
+        return None
+    try:
+        rows = hold_out(corpus.examples, config, corpora)[0]  # dev and test are never cut
+    except UserError:  # too few rows for training
+        rows = list(corpus.examples)
+    sources = chosen.get("sources", {})
+    tables = {name: sources.get(name, sources.get(SOURCE, {})).get("modality", {}) for name in corpus.kinds}
+    tokenizers = {name: table.get("tokenizer", {}) for name, table in tables.items() if isinstance(table, Mapping)}
+    tokenizers[TARGET] = chosen.get("target", {}).get("tokenizer", {})
+    configs = {
+        name: TokenizerConfig(**({"kind": table} if isinstance(table, str) else table))
+        for name, table in tokenizers.items()
+    }
+    foreseen = foresee(rows, corpus.kinds, configs, max_tokens or chosen.get("max_tokens"), is_auto=not chosen)
+    if foreseen is not None and not foreseen.is_refused:
+        for row, reason in foreseen.too_long.items():
+            corpus.audit.drop(rows[row], "too_many_tokens", reason)
+    return foreseen
+
+
+def _data_config(source: Any, target: Any, root: Any, settings: Overrides) -> tuple[DataConfig, int | None]:
+    """Return the settings of the data that the options give, and ``max_tokens``; no others may be set."""
     others = read_overrides(settings)
-    data = others.pop("data", {})
+    data, max_tokens = others.pop("data", {}), others.pop("max_tokens", None)
     if others or not isinstance(data, Mapping):
         wrong = next(iter(others), "data")
-        raise ConfigError(f"--set {wrong}: check uses settings of the data only, for example data.format=tsv")
+        raise ConfigError(
+            f"--set {wrong}: check uses settings of the data and max_tokens only, for example data.format=tsv"
+        )
+    if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
+        raise ConfigError(f"max_tokens: input should be a whole number above 0 (got {max_tokens!r})")
     try:
-        return DataConfig(**(dict(data) | data_settings(source, target, root)))
+        return DataConfig(**(dict(data) | data_settings(source, target, root))), max_tokens
     except ValidationError as error:
         raise explain(error, DataConfig, "data") from None
 

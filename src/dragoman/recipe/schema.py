@@ -28,6 +28,7 @@ from dragoman.config import ConfigError, Section, explain, merge
 from dragoman.data.examples import SOURCE, TARGET
 from dragoman.data.options import DataConfig
 from dragoman.data.tokenizers import TokenizerConfig
+from dragoman.recipe.limits import USUAL_LIMIT
 from dragoman.recipe.suggestions import suggest
 from dragoman.recipe.training import TrainingConfig
 from dragoman.search.options import SearchConfig
@@ -86,14 +87,20 @@ class Recipe(Section):
     """Use one tokenizer for source and target."""
     share_embeddings: bool = False
     """Use one table of token vectors for source and target."""
-    max_tokens: int = Field(400, gt=0)
-    """Training rows with more tokens are dropped, counted and reported."""
+    max_tokens: int | None = Field(None, gt=0)
+    """Most tokens on a side of a training row. Longer rows are left out, counted and named. None: 400, or as
+    many as the longest row has, if memory suffices."""
     decoder: DecoderConfig = Field(default={"kind": "rnn"}, validate_default=True)
     init: InitConfig = InitConfig()
     training: TrainingConfig = TrainingConfig()
     search: SearchConfig = SearchConfig()
     metric: Literal["auto", "exact", "cer", "wer", "bleu", "chrf", "perplexity"] = "auto"
     """The metric that decides which validation is the best."""
+
+    @property
+    def token_limit(self) -> int:
+        """Return ``max_tokens``; the usual limit before it is fitted to the data."""
+        return USUAL_LIMIT if self.max_tokens is None else self.max_tokens
 
     @property
     def is_language_model(self) -> bool:

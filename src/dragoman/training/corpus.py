@@ -91,7 +91,7 @@ def training_corpus(system: System, rows: EncodedExamples, folder: Path | None =
 
 def row_corpus(system: System, rows: EncodedExamples, folder: Path | None = None) -> Encoded:
     """Return examples ready to be put into batches, one example per row."""
-    limit = token_limit(system.model, system.recipe.max_tokens, len(system.modalities))
+    limit = token_limit(system.model, system.recipe.token_limit, len(system.modalities))
     sources: dict[str, Column] = {}
     for index, (name, modality) in enumerate(system.modalities.items()):
         raws = [example.sources[name] for example in rows.examples]

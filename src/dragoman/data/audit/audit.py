@@ -244,9 +244,11 @@ class Audit:
             numbers = ", ".join(f"{place.line}" for place in finding.places)
             more = ", …" if finding.count > len(finding.places) else ""
             word = f"{self.unit} " if finding.count == 1 else f"{self.unit}s"
-            lines.append(
-                f"  {title(category):<29}{finding.count:>9,}  {word} {numbers}{more} ({finding.places[0].reason})"
-            )
+            line = f"  {title(category):<29}{finding.count:>9,}  {word} {numbers}{more}"
+            reason = f"({finding.places[0].reason})"
+            # a limit of training is named at the end of the reason, which is not cut then
+            is_cut = len(line) + len(reason) >= _WIDTH and category in later
+            lines += [line, f"    {reason}"] if is_cut else [f"{line} {reason}"]
         return lines
 
     def to_json(self) -> dict[str, Any]:

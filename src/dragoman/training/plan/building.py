@@ -35,7 +35,7 @@ def build(choice: Choice) -> BuiltSystem:
         reasons += filter(None, [prepare_bfloat16()])  # before the first product
     model = build_model(recipe, choice.modalities, choice.target)
     check_attention(model.decoder, recipe.training)
-    lengths = output_lengths(choice.rows, recipe.max_tokens)
+    lengths = output_lengths(choice.rows, recipe.token_limit)
     system = System(recipe, choice.modalities, choice.target, model, lengths, columns=choice.data.columns)
     if recipe.training.ctc:
         tokens = [target[:-1].tolist() for target in choice.rows.targets]  # without the end symbol

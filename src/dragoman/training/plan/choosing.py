@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dragoman.config import merge
-from dragoman.data.examples import references
+from dragoman.data.examples import TARGET, references
 from dragoman.data.modality import Modality
 from dragoman.data.splits import DEV_SOURCES, Data
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.errors import UserError
 from dragoman.evaluation import metrics
 from dragoman.parts import dump, part
+from dragoman.process.devices import pick_device
+from dragoman.process.memory import total_memory
 from dragoman.recipe import auto
+from dragoman.recipe.limits import (
+    MOST_MEMORY,
+    USUAL_LIMIT,
+    Lengths,
+    Loss,
+    find_too_long,
+    fit_limit,
+    format_bytes,
+    longest_row,
+)
+from dragoman.recipe.memory import Sizes, estimate_memory
 from dragoman.recipe.schema import Recipe, SourceConfig, make_recipe
 from dragoman.training.corpus import EncodedExamples
 from dragoman.training.plan.describing import describe_recipe
@@ -38,19 +51,100 @@ class Choice:
     reasons: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The recipe for the rows within a limit."""
+
+    recipe: Recipe  # with this limit
+    shape: auto.Shape  # of these rows
+    data: Data
+    rows: EncodedExamples
+    explained: list[str]
+    sizes: Sizes
+
+    @property
+    def memory(self) -> int:
+        """Return about the bytes that training needs."""
+        return estimate_memory(self.recipe.dump(), self.sizes)
+
+
 def choose(fitted: FittedData) -> Choice:
     """Choose every setting that nobody named, and leave out the training rows that are too long."""
     read = fitted.read
-    shape = measure(fitted)
-    recipe, explained = choose_recipe(read, shape)
-    recipe = name_tokenizers(recipe, fitted)
-    data, rows = read.data, fitted.rows
-    if not recipe.data.running:
-        data, rows = drop_too_long(data, rows, fitted.modalities, recipe.max_tokens)
+    settled = settle_rows(fitted)
+    recipe, data = name_tokenizers(settled.recipe, fitted), settled.data
     metric = choose_metric(recipe, fitted.target, data)
-    reasons = (*explained, *describe_recipe(recipe, shape), *describe_validation(metric, data))
+    reasons = (
+        *settled.explained,
+        *describe_recipe(recipe, settled.shape),
+        *describe_memory(settled),
+        *describe_validation(metric, data),
+    )
     modalities = {name: apply_settings(modality, recipe.sources[name]) for name, modality in fitted.modalities.items()}
-    return Choice(recipe, modalities, fitted.target, data, rows, metric, read.origins, reasons)
+    return Choice(recipe, modalities, fitted.target, data, settled.rows, metric, read.origins, reasons)
+
+
+def settle_rows(fitted: FittedData) -> Settled:
+    """Choose the limit on the length of rows and, for the rows within it, the recipe.
+
+    The limit is what was asked for. Else it is the usual one or, where rows are longer, the longest
+    row, if memory suffices. A limit that nobody asked for may not lose many rows.
+    """
+    asked: int | None = fitted.read.settings.get("max_tokens")
+    if fitted.read.draft.data.running:
+        return settle(fitted, asked or USUAL_LIMIT)
+    lengths = text_lengths(fitted)
+    whole = settle(fitted, asked or max(USUAL_LIMIT, longest_row(lengths)))
+    total = total_memory() if pick_device(whole.recipe.training.device).type == "cpu" else None
+    if asked is not None or total is None:
+        return whole
+    limit = fit_limit(
+        lengths,
+        lambda most: (whole if most == whole.recipe.token_limit else settle(fitted, most)).memory,
+        MOST_MEMORY * total,
+    )
+    if limit == whole.recipe.token_limit:
+        return whole
+    settled = settle(fitted, limit)
+    rows, kept = len(fitted.rows.targets), len(settled.rows.targets)
+    loss = Loss(rows - kept, rows, limit, longest_row(lengths), whole.memory, total)
+    if loss.is_too_much:
+        raise UserError(str(loss))
+    return settled
+
+
+def settle(fitted: FittedData, limit: int) -> Settled:
+    """Leave out the rows above the limit and choose the recipe for the others. Running text is one row."""
+    read, rows, data = fitted.read, fitted.rows, fitted.read.data
+    if not read.draft.data.running:
+        data, rows = drop_too_long(data, rows, text_lengths(fitted), limit)
+    kept = replace(fitted, rows=rows)
+    shape = measure(kept)
+    recipe, explained = choose_recipe(read, shape)
+    recipe = recipe.model_copy(update={"max_tokens": limit})
+    vocabularies = {
+        name: modality.tokenizer.size for name, modality in fitted.modalities.items() if modality.tokenizer is not None
+    }
+    sizes = Sizes(
+        {name: max(column) for name, column in rows.lengths.items()},
+        recipe.training.chunk if recipe.data.running else 1 + max(rows.target_lengths),
+        {**vocabularies, TARGET: fitted.target.size},
+    )
+    return Settled(recipe, shape, data, rows, explained, sizes)
+
+
+def text_lengths(fitted: FittedData) -> dict[str, Sequence[int]]:
+    """Return the tokens of each row's texts, without end symbols.
+
+    Files have limits of their own, which their modality and the audit know.
+    """
+    rows = fitted.rows
+    lengths: dict[str, Sequence[int]] = {
+        name: [length - 1 for length in rows.lengths[name]]
+        for name, modality in fitted.modalities.items()
+        if not modality.is_file
+    }
+    return {**lengths, TARGET: rows.target_lengths}
 
 
 def measure(fitted: FittedData) -> auto.Shape:
@@ -128,29 +222,23 @@ def apply_settings(modality: Modality, source: SourceConfig) -> Modality:
     return modality if modality.tokenizer is None else type(modality)(source.modality, modality.tokenizer)  # type: ignore[call-arg]
 
 
-def drop_too_long(
-    data: Data, rows: EncodedExamples, modalities: Mapping[str, Modality], most: int
-) -> tuple[Data, EncodedExamples]:
+def drop_too_long(data: Data, rows: EncodedExamples, lengths: Lengths, most: int) -> tuple[Data, EncodedExamples]:
     """Leave out the training rows of more than ``most`` tokens, each recorded in the audit.
 
-    Dev and test are never cut. Files have limits of their own, which their modality and the audit
-    know.
+    Dev and test are never cut.
     """
-    audit = copy.deepcopy(data.audits["train"])
-    remaining = []
-    for row, (example, length) in enumerate(zip(rows.examples, rows.target_lengths, strict=True)):
-        sizes = {name: rows.lengths[name][row] - 1 for name, modality in modalities.items() if not modality.is_file}
-        sizes["target"] = length
-        too_long = [f"{name} has {size} tokens" for name, size in sizes.items() if size > most]
-        if too_long:
-            reason = f"{' and '.join(too_long)}; the limit is max_tokens = {most}"
-            audit.drop(example, "too_many_tokens", reason)
-        else:
-            remaining.append(row)
-    if not remaining:
-        raise UserError(f"every training row has more than max_tokens = {most} tokens; --set max_tokens=… raises it")
-    if len(remaining) == len(rows.targets):
+    too_long = find_too_long(lengths, most)
+    if not too_long:
         return data, rows
+    remaining = [row for row in range(len(rows.targets)) if row not in too_long]
+    if not remaining:
+        raise UserError(
+            f"every training row has more than max_tokens = {most} tokens; --set max_tokens={longest_row(lengths)} "
+            "keeps them all"
+        )
+    audit = copy.deepcopy(data.audits["train"])
+    for row, reason in too_long.items():
+        audit.drop(rows.examples[row], "too_many_tokens", reason)
     rows = rows.select(remaining)
     return replace(data, train=list(rows.examples), audits={**data.audits, "train": audit}), rows
 
@@ -164,6 +252,16 @@ def choose_metric(recipe: Recipe, target: Tokenizer, data: Data) -> metrics.Metr
     if recipe.metric == "auto":
         return choice
     return metrics.MetricChoice(recipe.metric, choice.metrics, "it was asked for")
+
+
+def describe_memory(settled: Settled) -> list[str]:
+    """Describe how much memory the longest row needs."""
+    total = total_memory()
+    here = f", of {format_bytes(total)} here" if total else ""
+    return [
+        f"memory: about {format_bytes(settled.memory)}{here}; the longest training row has {settled.sizes.longest:,} "
+        f"{'positions' if settled.shape.frames else 'tokens'}"
+    ]
 
 
 def describe_validation(metric: metrics.MetricChoice, data: Data) -> list[str]:
