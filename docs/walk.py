@@ -52,6 +52,7 @@ UNLISTED = (
     "inference.engine.contract",
     "training.freezing",
     "training.meter",
+    "training/parallel",
 )
 SETTINGS: dict[str, Any] = {
     "source": {"embedding": 16},
@@ -164,12 +165,12 @@ def write_pairs(path: Path) -> None:
 
 def trace() -> dict[str, Walk]:
     import dragoman
+    from dragoman.training.run import train  # what dragoman.train and the command line call
 
     walks = {"train": Walk(depth=2, one_per_module=True), "predict": Walk(depth=5, by_folder=True)}
     with tempfile.TemporaryDirectory() as place:
         pairs = Path(place) / "pairs.tsv"
         write_pairs(pairs)
-        train: Callable[..., Any] = dragoman.train
         load: Callable[..., Any] = dragoman.load
         train(pairs, out=Path(place) / "first", settings=SETTINGS)
         load(Path(place) / "first").predict(["abc"])

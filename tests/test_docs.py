@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import typer
+from torch.distributed.run import get_args_parser
 
 import dragoman
 from dragoman.cli.main import app
@@ -118,6 +119,7 @@ def test_every_option_in_the_prose_exists() -> None:
         name for verb in GROUP.commands.values() for one in verb.params for name in (*one.opts, *one.secondary_opts)
     }
     known |= {"--help", "--version", "--check"}
+    known |= set(get_args_parser()._option_string_actions)  # those of torchrun
     for page in PAGES:
         for code in re.findall(r"`([^`\n]+)`", prose(page)):
             for option in re.findall(r"(?<!\S)--[a-z][a-z-]*", code):

@@ -22,8 +22,9 @@ from dragoman.recipe.schema import spell_out
 from dragoman.training.corpus import encode_corpus
 from dragoman.training.objective.gradient import ShareResult
 from dragoman.training.objective.loss import summed_loss
+from dragoman.training.parallel.choosing import can_share_rows
 from dragoman.training.parallel.group import deal
-from dragoman.training.parallel.threads import ThreadGroup, can_share_rows, with_same_weights
+from dragoman.training.parallel.threads import ThreadGroup, with_same_weights
 from dragoman.training.plan import plan
 from dragoman.training.run import train
 from dragoman.training.trainer import Trainer

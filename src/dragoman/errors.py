@@ -14,3 +14,7 @@ class MissingExtra(UserError):
 
     def __init__(self, library: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {library}: pip install 'dragoman[{extra}]'")
+
+
+class ReportedError(UserError):
+    """Another process of the same training reports what is wrong; this one only has to stop."""

@@ -13,7 +13,7 @@ Batch is axis 0 of everything that crosses a file. Masks are boolean, True = rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -41,6 +41,27 @@ def map_tree(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     if isinstance(tree, Mapping):
         return {name: map_tree(function, branch) for name, branch in tree.items()}
     return function(tree)
+
+
+def name_leaves(tree: Tree, above: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of a tree, each with the names that lead to it, joined by dots."""
+    if isinstance(tree, Mapping):
+        for name, branch in tree.items():
+            yield from name_leaves(branch, f"{above}.{name}" if above else name)
+    else:
+        yield above, tree
+
+
+def tree_of(leaves: Mapping[str, Tensor]) -> dict[str, Tree]:
+    """Return the tree of these tensors: the inverse of ``name_leaves``."""
+    tree: dict[str, Any] = {}
+    for name, tensor in leaves.items():
+        *above, last = name.split(".")
+        branch = tree
+        for step in above:
+            branch = branch.setdefault(step, {})
+        branch[last] = tensor
+    return tree
 
 
 def cat_trees(trees: Sequence[Tree]) -> Tree:

@@ -68,12 +68,14 @@ def main() -> None:
     Exit codes: 0 for success; 1 for a fault of the program, or inputs that could not be read; 2 for
     a mistake in the command, the settings or the data; 130 for an interruption.
     """
-    from dragoman.errors import UserError
+    from dragoman.errors import ReportedError, UserError
     from dragoman.process import prepare
 
     prepare()
     try:
         app()
+    except ReportedError as error:
+        sys.exit(error.exit_code)
     except UserError as error:
         print(f"dragoman: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

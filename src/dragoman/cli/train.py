@@ -79,6 +79,7 @@ def train(
     from dragoman.cli.seeds import first_seed, train_seeds
     from dragoman.config import merge, parse_overrides
     from dragoman.errors import UserError
+    from dragoman.process.place import find_place
     from dragoman.runs.folder import default_folder
     from dragoman.training import display, run
     from dragoman.training.worker import Job
@@ -94,12 +95,19 @@ def train(
     folder = out or default_folder(files)
     if workers is not None and seeds is None:
         raise UserError("--workers has no effect on a single run; give --seeds too")
+    place = find_place()
+    if seeds is not None and place.count > 1:
+        raise UserError(
+            "--seeds trains in processes of its own; leave out torchrun, or give torchrun one seed at a time: --seed"
+        )
     if seeds is not None:
         job = Job(
             "", str(folder), files, dev, test, preset, None if config is None else str(config), settings=overrides
         )
         numbers = range(first_seed(overrides), first_seed(overrides) + seeds)
         train_seeds(job, numbers, workers=workers, fresh=fresh, dry_run=dry_run, messages=messages)
+        return
+    if dry_run and not place.is_first:  # of the processes that torchrun has started, only the first one prints
         return
     if dry_run:
         run.preview(
@@ -111,12 +119,12 @@ def train(
     progress = display.choose_progress(quiet, verbose)
     held_out: dict[str, list[Example]] = {}  # spares the report page from reading the files again
 
-    def on_plan(plan: Any, trainer: Any, place: Path) -> None:
+    def on_plan(plan: Any, trainer: Any, run_folder: Path) -> None:
         held_out.update(test=plan.data.test, dev=plan.data.dev)
         progress.max_time = plan.system.recipe.training.max_time
         if not quiet:
             display.print_plan(plan, trainer, every_setting=verbose)
-        messages.note(f"  everything is saved in {place}; Ctrl-C stops, and the same command resumes\n")
+        messages.note(f"  everything is saved in {run_folder}; Ctrl-C stops, and the same command resumes\n")
 
     with stop_on_signal() as should_stop:
         try:
@@ -129,6 +137,8 @@ def train(
         interrupted = should_stop()
     if interrupted:
         raise typer.Exit(130)
+    if not place.is_first:
+        return
     if (scores := _read_scores(folder)) is not None:
         typer.echo(f"\n{scores}\n")
         if (page := write_report(folder, system, held_out)) is not None:

@@ -9,21 +9,30 @@ from contextlib import contextmanager
 import torch
 
 from dragoman.errors import UserError
+from dragoman.process.place import Place, find_place
 
 
 def pick_device(name: str) -> torch.device:
     """Return the device of this name. ``auto`` is a CUDA device if there is one, else the CPU.
 
-    Apple's MPS is refused: it has no 64-bit floats, in which losses are summed.
+    Apple's MPS is refused: it has no 64-bit floats, in which losses are summed. Where several
+    processes train together, ``cuda`` is a device of its own for each process of a machine.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(name)
+        device = own_device(torch.device(name), find_place())
         torch.zeros(1, device=device, dtype=torch.float64)
     except (RuntimeError, AssertionError, TypeError) as error:
         raise UserError(f"--device {name}: not usable here ({str(error).splitlines()[0]}); try --device auto") from None
     return device
+
+
+def own_device(device: torch.device, place: Place) -> torch.device:
+    """Return the device with the number of this process, where several share a machine's devices."""
+    if device.type == "cpu" or ":" in str(device) or place.count == 1:
+        return device
+    return torch.device(device.type, place.local_rank)
 
 
 def available_cores() -> int:

@@ -26,9 +26,12 @@ def current_generator() -> torch.Generator | None:
 
 
 @contextmanager
-def thread_generator(seed: int) -> Iterator[None]:
-    """Give this thread a generator of its own, inside a ``with`` block."""
-    _of_thread.generator = torch.Generator().manual_seed(seed)
+def thread_generator(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
+    """Give this thread a generator of its own, inside a ``with`` block.
+
+    ``device``: where the numbers are drawn.
+    """
+    _of_thread.generator = torch.Generator(device).manual_seed(seed)
     try:
         yield
     finally:

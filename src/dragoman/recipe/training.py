@@ -163,7 +163,10 @@ class TrainingConfig(Section):
     device: str = "auto"
     autocast: bool = False
     """Compute in bfloat16 where it is safe."""
+    shares: int | None = Field(None, gt=0)
+    """Number of parts of a batch with random numbers of their own, which threads and processes compute.
+    A run keeps it. None: one for each thread of all processes."""
     threads: int | None = Field(None, gt=0)
-    """Number of threads. None: one per core."""
+    """Number of threads of each process. None: one per core."""
     loaders: int | None = Field(None, ge=0)
     """Number of processes that read files ahead. None: 1 or 2 where there are cores to spare."""

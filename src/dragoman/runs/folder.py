@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,25 @@ def holds_exactly(folder: Path, run: NewRun) -> bool:
     return path.exists() and read_json(path) == json.loads(json.dumps(_identity(run)))
 
 
+def recorded_shares(folder: Path) -> int | None:
+    """Return in how many shares the run of a folder deals out its batches, if there is one that says so."""
+    with suppress(UserError):  # a damaged file is refused with a sentence when the folder is reserved
+        recipe = read_json(folder / IDENTITY).get("recipe")
+        training = recipe.get("training") if isinstance(recipe, dict) else None
+        shares = training.get("shares") if isinstance(training, dict) else None
+        return shares if isinstance(shares, int) and shares > 0 else None
+    return None
+
+
+def with_recorded_shares(run: NewRun, folder: Path) -> NewRun:
+    """Return the run with the number of shares that the run of a folder has, if there is one."""
+    if (shares := recorded_shares(folder)) is None:
+        return run
+    recipe = run.setup.recipe
+    training = recipe.training.model_copy(update={"shares": shares})
+    return replace(run, setup=replace(run.setup, recipe=recipe.model_copy(update={"training": training})))
+
+
 def move_aside(folder: Path) -> None:
     """Rename a folder to NAME.old-1, or the next number that is free."""
     if folder.exists():
@@ -153,6 +172,8 @@ def _differences_from(path: Path, identity: Mapping[str, Any]) -> list[str]:
         recipe, data = make_recipe(recorded["recipe"], str(path)).dump(), recorded["data"]
     except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged_file(path, error, advice) from None
+    if recipe["training"]["shares"] is None:  # a run of an earlier version, which had one share for each thread
+        recipe["training"]["shares"] = identity["recipe"]["training"]["shares"]
     differences = _setting_differences(recipe, identity["recipe"])
     if data != identity["data"]:
         differences.append("the data")

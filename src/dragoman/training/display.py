@@ -42,6 +42,8 @@ def describe_plan(plan: Plan, trainer: Trainer, *, every_setting: bool = False) 
     for reason in plan.reasons:
         yield f"  {reason}"
     yield f"  {plan.system.model.parameters_count:,} parameters, on {trainer.device}"
+    if workers := trainer.workers.describe():
+        yield f"  {workers}"
     if not trainer.progress.update:
         for line in describe_time(trainer.forecast()):
             yield f"  {line}"

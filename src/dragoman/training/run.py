@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +26,8 @@ from dragoman.training.checkpoints.snapshots import load_final_weights
 from dragoman.training.corpus import make_caches, training_corpus
 from dragoman.training.events import Evaluated, Event, Stopped
 from dragoman.training.forecast import foresee_ending
+from dragoman.training.parallel.processes import Processes, join_processes
+from dragoman.training.parallel.start import check_same, fix_shares, pass_checkpoint, refuse_under_torchrun
 from dragoman.training.plan import Plan, plan
 from dragoman.training.trainer import Trainer
 from dragoman.training.validation import make_validator
@@ -57,11 +60,27 @@ def train(
     update; ``on_event`` gets what happens, last the report on the final weights (``Evaluated``).
     ``pause_at``: an update at which training stops as if it had been interrupted. ``evaluate_on``:
     the rows for that report; ``dev`` leaves test unseen, and so does a run without test rows.
+
+    Under torchrun, all processes train together. They return the same system, but only the first
+    one writes, and calls ``on_plan`` and ``on_event``.
     """
     folder = Path(out) if out is not None else default_folder(train)
-    planned = plan(train, dev, test, preset=preset, config=config, settings=settings)
-    with reserve_folder(folder, describe_run(planned), fresh=fresh):
-        return _train(planned, folder, on_plan, on_event, should_stop, pause_at, evaluate_on)
+    processes = join_processes()
+
+    def make_plan() -> Plan:
+        refuse_under_torchrun(train, dev, test, fresh=fresh)
+        return plan(train, dev, test, preset=preset, config=config, settings=settings)
+
+    planned = fix_shares(processes.together(make_plan), None if fresh else folder, processes)
+    new_run = describe_run(planned)
+    check_same(processes, new_run)
+    with ExitStack() as reserved:
+
+        def reserve() -> None:
+            reserved.enter_context(reserve_folder(folder, new_run, fresh=fresh))
+
+        processes.on_first(reserve)
+        return _train(planned, folder, on_plan, on_event, should_stop, pause_at, evaluate_on, processes)
 
 
 def preview(
@@ -82,6 +101,7 @@ def preview(
     """
     folder = Path(out) if out is not None else default_folder(train)
     planned = plan(train, dev, test, preset=preset, config=config, settings=settings)
+    planned = fix_shares(planned, None if fresh else folder, Processes())
     if not fresh:
         check_folder(folder, describe_run(planned))
     checkpoint = None if fresh else find_checkpoint(folder)
@@ -109,11 +129,18 @@ def _train(
     should_stop: Callable[[], bool],
     pause_at: int | None,
     evaluate_on: Literal["test", "dev"],
+    processes: Processes,
 ) -> System:
     system = planned.system
     measured = system.with_caches(make_caches(system, folder))  # so that validations decode each file once
-    checkpoint = find_checkpoint(folder)
-    trainer = _make_trainer(planned, measured, folder, checkpoint)
+    checkpoint = pass_checkpoint(processes, lambda: find_checkpoint(folder))
+    trainer = _make_trainer(planned, measured, folder, checkpoint, processes)
+    if not processes.is_first:
+        for _ in trainer.run(should_stop, pause_at):
+            pass
+        processes.on_first(lambda: None)
+        processes.pass_tensors(system.model.state_dict().values())
+        return system.in_folder(folder)
     on_plan(planned, trainer, folder)
     writer = RunWriter(folder, checkpoint)
     stopped: Stopped | None = None
@@ -121,17 +148,28 @@ def _train(
         on_event(event)
         stopped = event if isinstance(event, Stopped) else stopped
     finished = stopped is not None and stopped.finished
-    # an interruption is to be quick: nothing is compared then
-    load_final_weights(system.model, writer.snapshots, trainer.progress, trainer.validate if finished else None)
-    system.model.eval()
-    system = system.in_folder(system.save(folder))
-    side = evaluate_on if planned.data.test else "dev"
-    if stopped is not None and finished and evaluated_update(folder, side) != stopped.update:
-        on_event(_evaluate(planned, measured, folder, stopped, side))
-    return system
+
+    def finish() -> None:
+        # an interruption is to be quick: nothing is compared then
+        load_final_weights(system.model, writer.snapshots, trainer.progress, trainer.validate if finished else None)
+        system.model.eval()
+        system.save(folder)
+        side = evaluate_on if planned.data.test else "dev"
+        if stopped is not None and finished and evaluated_update(folder, side) != stopped.update:
+            on_event(_evaluate(planned, measured, folder, stopped, side))
+
+    processes.on_first(finish)
+    processes.pass_tensors(system.model.state_dict().values())
+    return system.in_folder(folder)
 
 
-def _make_trainer(planned: Plan, measured: System, folder: Path | None, checkpoint: Checkpoint | None) -> Trainer:
+def _make_trainer(
+    planned: Plan,
+    measured: System,
+    folder: Path | None,
+    checkpoint: Checkpoint | None,
+    processes: Processes | None = None,
+) -> Trainer:
     """Return a trainer for the plan. ``measured``: what validations measure; ``folder``: for cached files."""
     system = planned.system
     return Trainer(
@@ -142,6 +180,7 @@ def _make_trainer(planned: Plan, measured: System, folder: Path | None, checkpoi
         torch.from_numpy(word_dropout_rates(system.target.counts)),
         checkpoint,
         foresee_ending(planned.data, system.recipe, planned.rows.target_lengths),
+        processes,
     )
 
 

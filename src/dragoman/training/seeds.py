@@ -12,7 +12,14 @@ from dragoman.errors import UserError
 from dragoman.evaluation.metrics import Report, SeedsReport, join_seeds
 from dragoman.files import damaged_file, write_atomically
 from dragoman.process.devices import available_cores
-from dragoman.runs.folder import CHECKPOINT, IDENTITY, NewRun, check_folder, holds_exactly
+from dragoman.runs.folder import (
+    CHECKPOINT,
+    IDENTITY,
+    NewRun,
+    check_folder,
+    holds_exactly,
+    with_recorded_shares,
+)
 from dragoman.runs.groups import runs_of, seed_folder
 from dragoman.runs.history import EVALUATION, evaluated_update, read_evaluation
 from dragoman.training.checkpoints.checkpoint import read_progress
@@ -64,13 +71,14 @@ def refuse_single_run(group: Path) -> None:
 def check_seeds(jobs: Mapping[int, Job], run: NewRun) -> None:
     """Refuse folders that hold other runs. ``run`` is that of any seed."""
     for seed, job in jobs.items():
-        check_folder(Path(job.out), with_seed(run, seed))
+        folder = Path(job.out)
+        check_folder(folder, with_recorded_shares(with_seed(run, seed), folder))
 
 
 def is_finished(job: Job, run: NewRun, side: str) -> bool:
     """Return whether a run is trained to the end with just these settings, and evaluated."""
     folder = Path(job.out)
-    if not holds_exactly(folder, run) or not (folder / CHECKPOINT).exists():
+    if not holds_exactly(folder, with_recorded_shares(run, folder)) or not (folder / CHECKPOINT).exists():
         return False
     progress = read_progress(folder / CHECKPOINT)
     return bool(progress.done) and evaluated_update(folder, side) == progress.update

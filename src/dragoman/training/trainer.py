@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +23,7 @@ from dragoman.data.vocabulary import UNK
 from dragoman.errors import UserError
 from dragoman.nn.blocks.word_dropout import drop_words
 from dragoman.nn.model import Model
-from dragoman.process.devices import available_cores, flush_denormals, pick_device
+from dragoman.process.devices import flush_denormals, pick_device
 from dragoman.recipe.training import TrainingConfig, gold_share
 from dragoman.runs.weights import named_weights
 from dragoman.training.checkpoints.checkpoint import Checkpoint
@@ -49,8 +49,9 @@ from dragoman.training.objective.sampling import sample_inputs
 from dragoman.training.optim.muon import hidden_matrices
 from dragoman.training.optim.optimizer import clipped_step, gradient_norm, make_optimizer
 from dragoman.training.optim.schedule import learning_rate
-from dragoman.training.parallel.group import WorkerGroup, join_states
-from dragoman.training.parallel.threads import ThreadGroup, can_share_rows
+from dragoman.training.parallel.choosing import make_workers
+from dragoman.training.parallel.group import join_states
+from dragoman.training.parallel.processes import Processes
 from dragoman.types import Batch, State
 
 MOST_SKIPPED = 20  # updates with a gradient that is not finite, before training gives up
@@ -68,29 +69,31 @@ class Trainer:
         rare_targets: Tensor | None = None,
         resume: Checkpoint | None = None,
         ending: Ending | None = None,
+        processes: Processes | None = None,
     ) -> None:
         """``rare_targets`` (V,): the chance of each token to be hidden in the decoder's inputs.
 
-        ``ending``: the work after the last update, which a time limit is to cover.
+        ``ending``: the work after the last update, which a time limit is to cover. ``processes``:
+        those that train together; each has a trainer of its own, which yields the same events. Only
+        the first process validates.
         """
         self.model, self.data, self.config, self.ending = model, data, config, ending or Ending()
         self.validate, self.rare_targets = validate, rare_targets
         self.device = pick_device(config.device)
-        threads = config.threads or available_cores()
-        torch.set_num_threads(threads)
+        self.processes = processes or Processes()
         model.to(self.device)
         self.frozen = find_frozen(model, config.freeze)
         for parameter in self.frozen.parameters:
             parameter.requires_grad_(False)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = make_optimizer(config.optim, self.parameters, hidden_matrices(model))
-        shares_rows = self.device.type == "cpu" and can_share_rows(model)
-        self.workers: WorkerGroup = ThreadGroup(model, threads if shares_rows else 1)
+        self.workers = make_workers(model, config, self.processes, carries=data.carries)
         self.progress = Progress()
         self.carried: State | None = None  # running text: the decoder's state after the last batch
         if resume is not None:
             self.progress = resume.restore(model, self.optimizer)
             self.carried = resume.carried(self.device) if data.carries else None
+        self._take_weights_of_first()
         self.loader: BatchLoader | None = None  # where the next batches come from, while training runs
         self._known_batches: dict[int, list[np.ndarray]] = {}
 
@@ -155,11 +158,14 @@ class Trainer:
             if pauses and not validates:
                 with meter.paused():
                     yield self._validated(self._measure_dev(), best=False)
-            interrupted = not reason and (pauses or should_stop())
+            stops = not reason and (pauses or should_stop())
+            is_due = time.monotonic() - saved_at > config.save_every
+            interrupted, is_due = map(bool, self.processes.agree(stops, is_due))
             progress.done = reason
-            if reason or interrupted or time.monotonic() - saved_at > config.save_every:
+            if reason or interrupted or is_due:
                 with meter.paused():
                     progress.seconds = clock()
+                    self._take_weights_of_first()
                     checkpoint = Checkpoint.capture(self.model, self.optimizer, progress, self.carried)
                     yield CheckpointDue(progress.update, checkpoint)
                     saved_at = time.monotonic()
@@ -173,6 +179,17 @@ class Trainer:
         share = gold_share(self.config.sampling, self.progress.update)
         return meter.report(self.progress, self.optimizer.param_groups[0]["lr"], share)
 
+    def _take_weights_of_first(self) -> None:
+        """Let all processes go on with the weights and the optimizer's state of the first one.
+
+        They have them already, unless their processors round differently. What a checkpoint saves
+        is then what all of them go on with.
+        """
+        if self.processes.count > 1:
+            states = (self.optimizer.state.get(parameter, {}) for parameter in self.parameters)
+            moments = [state[name] for state in states for name in sorted(state)]
+            self.processes.pass_tensors([*self.model.parameters(), *self.model.buffers(), *moments])
+
     def _reason_to_stop(self, last_update: int) -> str:
         """Return why training is over, or nothing while it is not."""
         progress, config = self.progress, self.config
@@ -185,7 +202,9 @@ class Trainer:
         return ""
 
     def _is_time_over(self) -> bool:
-        return self.config.max_time is not None and self.ending.is_due(self.progress, self.config.max_time)
+        """Return whether the time limit ends training. All processes agree, though their clocks may not."""
+        limit = self.config.max_time
+        return limit is not None and bool(self.processes.agree(self.ending.is_due(self.progress, limit))[0])
 
     @cached_property
     def updates_per_epoch(self) -> int:
@@ -225,7 +244,7 @@ class Trainer:
         for rows in batches[: updates + 1]:
             began = time.monotonic()
             batch = self.data.batch(rows).to(self.device)
-            self._add_gradients(self._inputs(batch, share), batch.tokens, seed=0)
+            self._add_gradients(self._inputs(batch, share), batch.tokens, seed=0, run=self.workers.rehearse)
             times.append((time.monotonic() - began) / batch.tokens)
         self.optimizer.zero_grad(set_to_none=True)
         self.model.load_state_dict(weights)
@@ -292,14 +311,16 @@ class Trainer:
                 "--set training.optim.learning_rate=0.0003"
             )
 
-    def _add_gradients(self, batch: Batch, tokens: int, seed: int) -> list[ShareResult]:
+    def _add_gradients(
+        self, batch: Batch, tokens: int, seed: int, run: Callable[..., list[ShareResult]] | None = None
+    ) -> list[ShareResult]:
         """Let the workers compute the gradient of a batch. ``tokens``: those of the whole update."""
 
         def work(model: Model, share: Batch) -> ShareResult:
             baseline, carries = self.progress.baseline, self.data.carries
             return add_gradient(model, share, self.config, tokens=tokens, baseline=baseline, carries=carries)
 
-        return self.workers.run(work, batch, seed)
+        return (run or self.workers.run)(work, batch, seed)
 
     def _train_mode(self) -> None:
         self.model.train()
@@ -322,9 +343,10 @@ class Trainer:
         yield self._validated(scores, best)
 
     def _measure_dev(self) -> Scores:
+        """Return the scores on dev, which the first process measures for all."""
         self.model.eval()
         with torch.inference_mode():
-            return self.validate(self.model)
+            return Scores(**self.processes.on_first(lambda: asdict(self.validate(self.model))))
 
     def _validated(self, scores: Scores, best: bool) -> Validated:
         progress, details = self.progress, dict(scores.details)

@@ -72,7 +72,7 @@ def plain_dropout(x: Tensor, rate: float) -> Tensor:
     if rate == 0.0 or current_generator() is None:
         return nn.functional.dropout(x, rate)
     # torch's dropout cannot draw from the generator of a thread
-    keep = torch.rand(x.shape, generator=current_generator()) >= rate
+    keep = torch.rand(x.shape, device=x.device, generator=current_generator()) >= rate
     return x * keep / (1.0 - rate)
 
 

@@ -9,7 +9,7 @@ safetensors; the progress is JSON in its header.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from torch import Tensor
 from dragoman.errors import UserError
 from dragoman.files import write_tensors
 from dragoman.runs.weights import load_weights, named_weights, read_tensors
-from dragoman.training.checkpoints.progress import Progress, Window
-from dragoman.types import State, Tree
+from dragoman.training.checkpoints.progress import Progress
+from dragoman.types import State, name_leaves, tree_of
 
 MODEL, OPTIMIZER, CARRIED = "model", "optimizer", "carried"  # first parts of the names of tensors
 
@@ -49,7 +49,8 @@ class Checkpoint:
             for name, value in optimizer.state.get(parameter, {}).items():
                 tensors[f"{OPTIMIZER}.{index}.{name}"] = value.detach().cpu().contiguous()
         if carried is not None:
-            tensors |= dict(_leaves(carried.carry, CARRIED))
+            for name, tensor in name_leaves(carried.carry, CARRIED):
+                tensors[name] = tensor.detach().cpu().contiguous()
         return cls(progress.copy(), tensors)
 
     @classmethod
@@ -83,16 +84,12 @@ class Checkpoint:
 
     def carried(self, device: torch.device) -> State | None:
         """Return the decoder state of running text, if there is one."""
-        tree: dict[str, Any] = {}
-        rows = 0
-        for name, tensor in self.tensors.items():
-            if name.startswith(CARRIED):
-                *above, last = name.removeprefix(CARRIED).strip(".").split(".")
-                branch = tree
-                for step in above:
-                    branch = branch.setdefault(step, {})
-                branch[last], rows = tensor.to(device), len(tensor)
-        return State(rows, {}, tree) if tree else None
+        prefix = f"{CARRIED}."
+        leaves = {
+            name.removeprefix(prefix): t.to(device) for name, t in self.tensors.items() if name.startswith(prefix)
+        }
+        rows = max((len(tensor) for tensor in leaves.values()), default=0)
+        return State(rows, {}, tree_of(leaves)) if leaves else None
 
 
 def read_progress(path: Path) -> Progress:
@@ -100,19 +97,9 @@ def read_progress(path: Path) -> Progress:
     with safe_open(path, framework="pt") as file:
         header = file.metadata() or {}
     try:
-        plain = json.loads(header["progress"])
-        return Progress(**{**plain, "window": Window(**plain.get("window", {}))})
+        return Progress.from_plain(json.loads(header["progress"]))
     except (KeyError, ValueError, TypeError):
         raise UserError(f"{path}: not a checkpoint of this version; --fresh sets the old run aside") from None
-
-
-def _leaves(tree: Tree, name: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of a tree with their paths."""
-    if isinstance(tree, Tensor):
-        yield name, tree.detach().cpu().contiguous()
-    else:
-        for key, branch in tree.items():
-            yield from _leaves(branch, f"{name}.{key}")
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:

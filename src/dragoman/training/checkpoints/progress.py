@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass
@@ -40,6 +41,11 @@ class Progress:
     window: Window = field(default_factory=Window)  # what the next report will sum up
     metrics_bytes: int = 0  # size of metrics.jsonl at this point; the writer sets it
     done: str = ""  # why training ended; empty while it has not
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Progress:
+        """Return the progress that ``dataclasses.asdict`` made plain."""
+        return cls(**{**plain, "window": Window(**plain.get("window", {}))})
 
     def copy(self) -> Progress:
         """Return a copy that shares nothing that training changes in place."""

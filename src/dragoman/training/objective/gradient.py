@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +24,15 @@ class ShareResult:
     smoothed_loss: float  # the same with smoothed labels, and the source's tokens where they count: what is minimised
     reward: float | None  # of hard attention's choices, summed
     state: State | None  # after the batch, where it is carried on
+
+    def to_numbers(self) -> list[float]:
+        """Return all but the state as numbers, for another process; NaN means no reward."""
+        return [self.loss, self.smoothed_loss, float("nan") if self.reward is None else self.reward]
+
+    @classmethod
+    def from_numbers(cls, loss: float, smoothed_loss: float, reward: float) -> ShareResult:
+        """Return the result that ``to_numbers`` was called on, without its state."""
+        return cls(loss, smoothed_loss, None if math.isnan(reward) else reward, None)
 
 
 @flush_denormals()  # set for each thread

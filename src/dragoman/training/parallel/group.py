@@ -1,4 +1,8 @@
-"""What a group of workers does, whether they are threads of this process or processes of their own."""
+"""What a group of workers does, whether they are threads of this process or processes of their own.
+
+A batch is dealt out in shares. A run keeps its number of shares; threads and processes, however
+many there are, compute them.
+"""
 
 from __future__ import annotations
 
@@ -10,43 +14,47 @@ import torch
 from torch import Tensor
 
 from dragoman.nn.model import Model
+from dragoman.training.objective.gradient import ShareResult
 from dragoman.types import Batch, Padded, State, cat_trees
 
 Result = TypeVar("Result")
 
+FEWEST_ROWS = 4  # of a share: with fewer, products are too small to be worth a worker
+
 
 class WorkerGroup(Protocol):
-    """Workers that share the rows of each batch and add up their gradients.
+    """Workers that compute the shares of each batch and add up their gradients.
 
     Laws: the gradient left in the trainer's model is the sum over all rows, up to rounding; it is
-    the same every time for the same batch, seed and ``count``; a group of one worker changes
-    nothing.
+    the same every time, bit for bit, for the same batch, seed and ``count``, however many threads
+    or processes compute it; one share changes nothing.
 
-    An implementation with one process per worker (torch.distributed) has to
-
-    - run the same trainer in every process: batches depend on the seed alone, so each process makes
-      the same batch and takes its own rows with ``deal(batch, rank, count)``;
-    - seed the work of share ``index`` with ``seed * count + index``, as ``threads`` does;
-    - sum the gradients of all processes in the order of the shares (or with an all-reduce whose
-      order is fixed) and leave the sum in every process's model;
-    - gather the results, in the order of the shares, in every process: losses decide whether an
-      update is skipped, rewards move a baseline, states are carried on, and all processes must
-      agree;
-    - let every process iterate over the trainer's events, but attach a ``RunWriter``, validation
-      included, to the first process only, and send the scores of a validation to the others;
-    - refuse models whose layers look across the rows of a batch, as ``can_share_rows`` does.
+    The work of share ``index`` draws from a random stream seeded with ``seed * count + index``.
+    Gradients are added in the order of the shares. A batch of few rows stays whole.
     """
 
     @property
     def count(self) -> int:
-        """Return the number of workers."""
+        """Return the number of shares."""
 
-    def run(self, work: Callable[[Model, Batch], Result], batch: Batch, seed: int) -> list[Result]:
+    def run(self, work: Callable[[Model, Batch], ShareResult], batch: Batch, seed: int) -> list[ShareResult]:
         """Call ``work`` on every share of a batch and return the results in the shares' order.
 
         ``work`` adds gradients to the parameters of the model that it is given. Afterwards the
-        trainer's model has the sum of the gradients of all shares. A batch of few rows stays whole.
+        trainer's model has the sum of the gradients of all shares. All processes call this
+        together, each gets all results, and all have the same sum.
         """
+
+    def rehearse(self, work: Callable[[Model, Batch], ShareResult], batch: Batch, seed: int) -> list[ShareResult]:
+        """Call ``work`` on the shares of this process alone, to measure how long they take."""
+
+    def describe(self) -> str:
+        """Return a sentence on who computes what, or nothing where it is the usual."""
+
+
+def is_split(batch: Batch, count: int) -> bool:
+    """Return whether a batch has enough rows to be dealt out in ``count`` shares."""
+    return count > 1 and len(batch.inputs) >= FEWEST_ROWS * count
 
 
 def deal(batch: Batch, index: int, count: int) -> Batch:

@@ -5,10 +5,9 @@ Where operations are small, as here, that costs about a tenth of the time on a q
 more on a busy one, where one late core holds up the others thousands of times per update. Threads
 that work on rows of their own wait for each other once per batch.
 
-The threads' models share the weights. Each has gradients of its own, which are added in the order
-of the shares, and each draws from a random stream of its own. So the result is the same every time
-for one number of threads. Another number of threads gives other random numbers and another
-rounding, as another seed would.
+The threads' models share the weights. Each share of a batch has gradients of its own, which are
+added in the order of the shares, and draws from a random stream of its own. So the result depends
+on the number of shares, which a run keeps, and not on how many threads compute them.
 """
 
 from __future__ import annotations
@@ -20,69 +19,81 @@ from functools import cached_property
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from dragoman.nn.model import Model
 from dragoman.process.generators import thread_generator
-from dragoman.training.parallel.group import Result, deal
+from dragoman.training.parallel.group import Result, deal, is_split
 from dragoman.types import Batch
 
-FEWEST_ROWS = 4  # of a share: with fewer, products are too small to be worth a thread
 
+class SharePool:
+    """Threads of this process that compute some of the shares of a batch."""
 
-def can_share_rows(model: nn.Module) -> bool:
-    """Return whether rows are independent. Batch norm looks across all rows of a batch."""
-    return not any(isinstance(module, _BatchNorm) for module in model.modules())
-
-
-class ThreadGroup:
-    """A ``WorkerGroup`` of threads, each with a model of its own over the same weights."""
-
-    def __init__(self, model: Model, count: int) -> None:
-        self.model, self.count = model, count
+    def __init__(self, model: Model, count: int, own: range, threads: int) -> None:
+        """``count``: shares of a batch; ``own``: those of this process."""
+        self.model, self.count, self.own = model, count, own
+        self.threads = min(threads, len(own))
 
     @cached_property
     def models(self) -> list[Model]:
-        """Return one model per thread, made when it is first needed."""
-        return [self.model, *(with_same_weights(self.model) for _ in range(self.count - 1))]
+        """Return one model per share of this process, made when they are first needed."""
+        return [self.model, *(with_same_weights(self.model) for _ in self.own[1:])]
 
     @cached_property
-    def _parameters(self) -> list[list[nn.Parameter]]:
+    def parameters(self) -> list[list[nn.Parameter]]:
+        """Return the trained parameters of each model."""
         return [[p for p in model.parameters() if p.requires_grad] for model in self.models]
 
     @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self.count, "share", torch.set_num_threads, (1,))
-
-    def splits(self, batch: Batch) -> bool:
-        """Return whether the batch has enough rows for all threads."""
-        return self.count > 1 and len(batch.inputs) >= FEWEST_ROWS * self.count
+    def _threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.threads, "share", torch.set_num_threads, (1,))
 
     def run(self, work: Callable[[Model, Batch], Result], batch: Batch, seed: int) -> list[Result]:
-        if not self.splits(batch):
-            return [work(self.model, batch)]
+        """Call ``work`` on each of the shares; their gradients are left in their models."""
         models = self.models
 
         def work_on_share(index: int) -> Result:
-            with thread_generator(seed * self.count + index):
-                return work(models[index], deal(batch, index, self.count))
+            with thread_generator(seed * self.count + self.own[index], batch.inputs.device):
+                return work(models[index], deal(batch, self.own[index], self.count))
 
         torch.set_num_threads(1)
         try:
-            results = list(self._pool.map(work_on_share, range(self.count)))
+            shares = range(len(self.own))
+            return list((map if self.threads == 1 else self._threads.map)(work_on_share, shares))
         finally:
             torch.set_num_threads(self.count)
-        self._sum_gradients()
-        return results
 
-    def _sum_gradients(self) -> None:
+    def sum_gradients(self) -> None:
         """Add the gradients of the other models to those of the first."""
-        first, *others = self._parameters
+        first, *others = self.parameters
         for parameters in others:
             for mine, other in zip(first, parameters, strict=True):
                 if other.grad is not None:
                     mine.grad = other.grad if mine.grad is None else mine.grad.add_(other.grad)
                     other.grad = None
+
+
+class ThreadGroup:
+    """A ``WorkerGroup`` of the threads of one process."""
+
+    def __init__(self, model: Model, count: int, threads: int | None = None) -> None:
+        """``count``: shares of a batch. ``threads``: by default one for each."""
+        self.model, self.count = model, count
+        self.pool = SharePool(model, count, range(count), threads or count)
+
+    def run(self, work: Callable[[Model, Batch], Result], batch: Batch, seed: int) -> list[Result]:
+        if not is_split(batch, self.count):
+            return [work(self.model, batch)]
+        results = self.pool.run(work, batch, seed)
+        self.pool.sum_gradients()
+        return results
+
+    rehearse = run
+
+    def describe(self) -> str:
+        if self.pool.threads == self.count:
+            return ""
+        return f"each batch is dealt out in {self.count} shares, as this run began, to {self.pool.threads} thread(s)"
 
 
 def with_same_weights(model: Model) -> Model:
