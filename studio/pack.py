@@ -49,12 +49,14 @@ def read_packed(archive: Path = ARCHIVE) -> dict[str, bytes]:
 def pack() -> None:
     """Write the archive. Times and modes are fixed, so that only the contents count."""
     files = read_built() | {SOURCES_DIGEST: digest_sources().encode()}
-    with zipfile.ZipFile(ARCHIVE, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
+    unfinished = ARCHIVE.with_suffix(".zip.new")  # replaced whole: another program may read the page meanwhile
+    with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
         for name, content in sorted(files.items()):
             entry = zipfile.ZipInfo(name)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
             packed.writestr(entry, content, compresslevel=9)
+    unfinished.replace(ARCHIVE)
 
 
 def main() -> None:

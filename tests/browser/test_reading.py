@@ -89,12 +89,22 @@ def test_each_of_several_sources_has_its_strip(page: Any, written: Any) -> None:
     expect(page.locator(".divide")).to_have_count(1)
 
 
-def test_no_word_is_broken_in_the_token_column(page: Any, written: Any) -> None:
-    page.set_viewport_size({"width": 1000, "height": 800})
-    page.goto(f"{written.address}#predict/stories")
-    page.locator(".steps tbody tr").first.wait_for()
-    lines = page.locator(".steps tbody th .piece").evaluate_all("all => all.map(one => one.getClientRects().length)")
-    assert set(lines) == {1}
+def test_no_word_is_broken_in_the_token_column(page: Any, studio: Any) -> None:
+    def lengthen(route: Any) -> None:
+        prediction = route.fetch().json()
+        for token in prediction["outputs"][0]["tokens"]:
+            token["text"] = "uncharacteristically"
+        route.fulfill(json=prediction)
+
+    page.route(re.compile(r"/predict$"), lengthen)
+    for width in (1280, 760):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(f"{studio.address}#predict/run?input=abc&beam={width // 400}")
+        expect(page.locator(".steps tbody th .piece").first).to_have_text("uncharacteristically")
+        lines = page.locator(".steps tbody th .piece").evaluate_all(
+            "all => all.map(one => one.getClientRects().length)"
+        )
+        assert set(lines) == {1}
 
 
 def test_a_forced_output_is_in_sight_and_has_the_focus(predicted: Predicted) -> None:

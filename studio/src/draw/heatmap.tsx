@@ -14,6 +14,7 @@ export interface Cell {
 const LABEL = 150; // pixels that labels may take
 const GLYPH = 7.5;
 const LARGEST = 32; // pixels of a cell
+const READABLE = 11; // pixels that a label needs
 
 /** The pixels of a cell: as many as fit, up to a readable size. */
 function cellSize(count: number, room: number): number {
@@ -37,8 +38,8 @@ export function Heatmap(props: {
   const canvas = useRef<HTMLCanvasElement>(null);
   const longest = (labels: string[]) => Math.min(LABEL, 14 + GLYPH * labels.reduce((most, label) => Math.max(most, [...label].length), 0));
   const left = Math.max(30, longest(rows));
-  const top = Math.max(24, longest(columns));
   const across = cellSize(weights.columns, room - left);
+  const top = across >= READABLE ? Math.max(24, longest(columns)) : 4;
   const down = Math.max(1, Math.min(cellSize(weights.rows, 620), weights.columns > 1 ? 3 * across : LARGEST));
   const width = across * weights.columns;
   const height = down * weights.rows;
@@ -78,11 +79,11 @@ export function Heatmap(props: {
   return (
     <div className="heatmap" tabIndex={0} role="group" aria-label={`Attention of ${weights.rows} rows over ${weights.columns} columns; arrow keys move the marked cell`} onKeyDown={move}>
       <div className="heatmap-body" style={{ width: left + width + 8, height: top + height + 8 }}>
-        {across >= 11 && columns.map((label, index) => (
+        {across >= READABLE && columns.map((label, index) => (
           <span key={index} className={`column-label${cell?.column === index ? " on" : ""}`} title={label}
             style={{ left: left + across * (placeOf(index) + 0.5), top: top - 4, maxWidth: top - 8 }}><bdi>{label}</bdi></span>
         ))}
-        {down >= 11 && rows.map((label, index) => (
+        {down >= READABLE && rows.map((label, index) => (
           <span key={index} className={`row-label${cell?.row === index ? " on" : ""}`} title={label}
             style={{ top: top + down * (index + 0.5), width: left - 6 }}><bdi>{label}</bdi></span>
         ))}

@@ -53,7 +53,7 @@ export function SoundAttention(props: { axis: Axis; weights: Weights; tokens: st
     });
     return `0,${HIGH} ${stairs.join(" ")} ${width},${HIGH}`;
   }, [shown, weights, axis, length, width]);
-  const scale = ticks(0, length, 8);
+  const scale = ticks(0, length, Math.min(8, Math.floor(width / 64)));
   return (
     <div className="sound">
       <div className="spectrogram" style={{ width, height: HIGH + 18 }}>

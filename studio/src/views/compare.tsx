@@ -11,7 +11,7 @@ import { Empty, Loading, ProblemNote } from "../parts/states";
 import type { ComparedRow, ComparedScore, Comparison, Run } from "../records";
 import { openRow, type Shared } from "./errors";
 
-/** Two runs on the same rows, with the probability that their difference is chance. */
+/** Two runs on the same rows: which is better, and how certain that is. */
 export function CompareView(props: Shared & { others: Run[] }) {
   const { backend, run, others } = props;
   const [wanted, setOther] = useValue<string>("against", others[0].id);

@@ -28,6 +28,7 @@ export function PredictView({ decoding, go }: { backend: Backend; decoding: Deco
       {!inspected && <InputPanel decoding={decoding} />}
       <div className="results">
         {inspected && <h1 className="asked" dir="auto">{sourceText(inspected.prediction.input)}</h1>}
+        {!inspected && prediction && <p className="paper-only" dir="auto">{sourceText(prediction.input)}</p>}
         {problem && <ProblemNote text={problem} />}
         {prediction ? (
           <Results decoding={decoding} prediction={prediction} go={go} />
