@@ -71,3 +71,20 @@ def test_the_packed_page_is_part_of_a_wheel() -> None:
     page = "src/dragoman/studio/page.zip"
     assert (ROOT / page).is_file()
     assert subprocess.run(["git", "check-ignore", "-q", page], cwd=ROOT, check=False).returncode == 1
+
+
+def test_the_demo_ends_with_the_report_and_the_studio(tmp_path: Path) -> None:
+    """The program is replaced by one that only says what it was asked."""
+    if shutil.which("sh") is None:
+        pytest.skip("there is no shell")
+    (tmp_path / "run").mkdir()
+    program = tmp_path / "dragoman"
+    program.write_text('#!/bin/sh\necho "asked: $*"\n', encoding="utf-8")
+    program.chmod(0o755)
+    done = subprocess.run(
+        ["sh", str(ROOT / "examples" / "demo.sh"), str(program), "dates", str(tmp_path / "run")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert f"asked: report {tmp_path / 'run'}" in done.stdout
+    end = done.stdout.rpartition("Open in a browser:")[2]
+    assert f"{tmp_path / 'run'}/report.html" in end and f"{program} studio {tmp_path / 'run'}" in end

@@ -13,6 +13,10 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("playwright")
+
+from playwright.sync_api import expect
+
 Predicted = Callable[..., Any]
 
 
@@ -120,6 +124,7 @@ def test_errors_are_sorted_and_filtered(page: Any, studio: Any, tiny_run: Any) -
 def test_two_runs_are_compared(page: Any, studio: Any) -> None:
     page.goto(f"{studio.address}#errors/run")
     page.get_by_text("two runs side by side").click()
+    expect(page.locator(".compare-with option")).to_have_text(["transformer"])  # not those that read files
     page.get_by_role("button", name="Compare").click()
     page.get_by_test_id("comparison").wait_for(timeout=60_000)
     told = studio.ask("compare", {"a": "run", "b": "transformer"})

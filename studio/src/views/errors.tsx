@@ -27,7 +27,7 @@ export interface Shared {
 export function ErrorsView(props: Shared) {
   const { backend, run, runs } = props;
   const [two, setTwo] = useFlag("two");
-  const reads = (one: Run) => one.sources.map((source) => source.name).sort().join("\n");
+  const reads = (one: Run) => one.sources.map((source) => `${source.name}: ${source.kind}`).sort().join("\n");
   const others = runs.filter((one) => one.id !== run.id && one.ready && reads(one) === reads(run));
   if (!backend.page && !run.ready) return <Empty title="This run has no weights yet">It can be measured once training has saved it for the first time.</Empty>;
   return (
