@@ -18,3 +18,7 @@ class MissingExtra(UserError):
 
 class ReportedError(UserError):
     """Another process of the same training reports what is wrong; this one only has to stop."""
+
+
+class UnfinishedRun(UserWarning):
+    """A run answers although its training was stopped before the end."""

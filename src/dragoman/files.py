@@ -17,11 +17,27 @@ def write_atomically(path: Path, data: bytes | str) -> None:
     refuse_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.partial")
-    with open(temporary, "wb") as file:
-        file.write(data.encode() if isinstance(data, str) else data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    with naming(path):
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data.encode() if isinstance(data, str) else data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:  # a full disk needs no half of a file
+            temporary.unlink(missing_ok=True)
+            raise
+        os.replace(temporary, path)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Make an error that names no file, such as that of a full disk, name this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def refuse_folder(path: Path) -> None:

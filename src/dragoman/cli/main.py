@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import sys
-from typing import Annotated
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 
@@ -62,6 +66,25 @@ for verb in VERBS:
     app.command()(verb)
 
 
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print the program's own warnings as sentences, without the line of code that gives them."""
+    from dragoman.errors import UnfinishedRun
+
+    show_usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, UnfinishedRun):
+            print(f"dragoman: {message}", file=sys.stderr)
+        else:
+            show_usual(message, category, *place, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UnfinishedRun)
+        warnings.showwarning = show
+        yield
+
+
 def main() -> None:
     """Run the command line and exit.
 
@@ -73,7 +96,8 @@ def main() -> None:
 
     prepare()
     try:
-        app()
+        with plain_warnings():
+            app()
     except ReportedError as error:
         sys.exit(error.exit_code)
     except UserError as error:
@@ -85,8 +109,9 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except OSError as error:  # e.g. a full disk, a folder without write permission
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"dragoman: {where}{error.strerror or error}", file=sys.stderr)
+        # what is written to files names them, so a full disk without a name is that of the output
+        where = error.filename or ("standard output" if error.errno == errno.ENOSPC else "")
+        print(f"dragoman: {where}{where and ': '}{error.strerror or error}", file=sys.stderr)
         sys.exit(UserError.exit_code)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from dragoman.errors import UserError
+from dragoman.errors import UnfinishedRun, UserError
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more about what is done and with what settings.")]
@@ -25,6 +26,8 @@ class Messages:
         """Return the messages that the two options ask for."""
         if quiet and verbose:
             raise UserError("--quiet and --verbose contradict each other; give one of them")
+        if quiet:
+            warnings.simplefilter("ignore", UnfinishedRun)  # until the command ends
         return cls(quiet, verbose)
 
     def note(self, text: str) -> None:

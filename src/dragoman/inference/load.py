@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.data.splits import PathLike, Paths
-from dragoman.errors import UserError
+from dragoman.errors import UnfinishedRun, UserError
 from dragoman.inference.ensembles import ensemble as make_ensemble
 from dragoman.inference.ensembles import fuse
 from dragoman.inference.system import System
+from dragoman.runs.history import describe_unfinished
 
 DEFAULT_LM_WEIGHT = 0.3
 
@@ -26,12 +28,17 @@ def load(
     System(auto, ... parameters, runs/pairs)
     >>> dragoman.load(["runs/a", "runs/b"])
     System(ensemble of System(...), System(...))
+
+    A run whose training was stopped before its end gives a warning, ``dragoman.errors.UnfinishedRun``.
     """
     folders = [folder] if isinstance(folder, (str, Path)) else list(folder)
     wrong = next((each for each in folders if not isinstance(each, (str, os.PathLike))), None)
     if wrong is not None:
         raise UserError(f"load takes the folder of a run, or a list of folders; got {type(wrong).__name__}")
     members = [System.load(path, device) for path in folders]
+    for path in [*folders, *([] if lm is None else [lm])]:
+        if sentence := describe_unfinished(Path(path)):
+            warnings.warn(sentence, UnfinishedRun, stacklevel=2)
     system = members[0] if len(members) == 1 else make_ensemble(members)
     return system if lm is None else fuse(system, System.load(lm, device), lm_weight)
 

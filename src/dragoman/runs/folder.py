@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dragoman import __version__
 from dragoman.config import ConfigError
 from dragoman.data.reading.read import DataSource, as_paths
 from dragoman.data.reading.rows import TABLE_SUFFIXES
 from dragoman.errors import UserError
 from dragoman.files import damaged_file, exclusive_lock, read_json, write_json
-from dragoman.recipe.schema import make_recipe
 from dragoman.runs.history import AUDIT
-from dragoman.runs.setup import Setup
+from dragoman.runs.setup import Setup, read_recipe
 
 IDENTITY = "run.json"
 TRANSFERS = "init.json"
@@ -138,7 +138,8 @@ def _record(folder: Path, run: NewRun) -> None:
     path = folder / IDENTITY
     if path.exists():
         _refuse_another_run(folder, identity)
-    write_json(path, identity)  # before all else: files in a folder without it belong to nobody
+    # before all else: files in a folder without it belong to nobody
+    write_json(path, {"version": __version__, **identity})
     run.setup.write(folder)
     write_json(folder / AUDIT, run.audit)
     if run.transfers:
@@ -169,8 +170,10 @@ def _differences_from(path: Path, identity: Mapping[str, Any]) -> list[str]:
     recorded = read_json(path, advice=advice)
     try:
         # through the recipe: settings that an earlier version did not have get their defaults
-        recipe, data = make_recipe(recorded["recipe"], str(path)).dump(), recorded["data"]
-    except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
+        recipe, data = read_recipe(recorded["recipe"], path, recorded.get("version")).dump(), recorded["data"]
+    except ConfigError as error:
+        raise ConfigError(f"{error}; {advice}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged_file(path, error, advice) from None
     if recipe["training"]["shares"] is None:  # a run of an earlier version, which had one share for each thread
         recipe["training"]["shares"] = identity["recipe"]["training"]["shares"]

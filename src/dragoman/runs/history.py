@@ -19,6 +19,8 @@ AUDIT = "audit.json"
 EVALUATION = "evaluation.json"
 OTHER_EVALUATION = "evaluation.{}.json"  # an earlier one on the other side of the data
 METRICS = "metrics.jsonl"
+ENDLESS = 10**9  # updates: neither these nor epochs are limited
+TAIL = 2**16  # bytes at the end of metrics.jsonl that tell how training ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,32 @@ def read_metrics(folder: Path, after: int = 0) -> MetricsTail:
         with suppress(ValueError):  # a full disk or a crash may damage a line; the others are still good
             events.append(json.loads(line))
     return MetricsTail(events, begin + len(lines), restarted)
+
+
+def describe_unfinished(folder: Path) -> str | None:
+    """Return a sentence about a run whose training was stopped before its end; None for others.
+
+    A run whose history was deleted is taken as finished.
+    """
+    path = folder / METRICS
+    if not path.exists():
+        return None
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - TAIL))
+        lines = file.read().splitlines()
+    events: list[dict[str, Any]] = []
+    for line in lines:
+        with suppress(ValueError):  # the first may be half a line, the last still being written
+            events.append(json.loads(line))
+    if not events or (events[-1].get("event") == "stopped" and events[-1].get("finished")):
+        return None
+    update = max(int(event.get("update", 0)) for event in events)
+    last = next((event["last_update"] for event in reversed(events) if event.get("event") == "started"), ENDLESS)
+    limit = f" of at most {last:,}" if last < ENDLESS else ""
+    return (
+        f"{folder}: training has not reached its end (update {update:,}{limit}); this answers with the weights of its "
+        "last stop, and the command that trained it resumes it"
+    )
 
 
 def read_audit(folder: Path) -> dict[str, Any]:

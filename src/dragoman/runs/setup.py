@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from dragoman import __version__
+from dragoman.config import ConfigError
 from dragoman.data import tokenizers
 from dragoman.data.modality import Modality
 from dragoman.data.reading.rows import ColumnPlace
@@ -39,6 +42,7 @@ class Setup:
         columns = {side: place._asdict() for side, place in self.columns.items()}
         plain = {
             "format": FORMAT,
+            "version": __version__,
             "recipe": self.recipe.dump(),
             "lengths": self.lengths.model_dump(),
             "columns": columns,
@@ -72,6 +76,23 @@ def _read_config(folder: Path) -> tuple[Recipe, LengthLimits, dict[str, ColumnPl
             raise UserError(f"{path}: has format {plain['format']!r}, but this version reads {FORMAT}; train again")
         # runs of earlier versions do not say where the columns were
         columns = {side: ColumnPlace(**place) for side, place in plain.get("columns", {}).items()}
-        return make_recipe(dict(plain["recipe"]), str(path)), LengthLimits(**plain["lengths"]), columns
+        recipe = read_recipe(dict(plain["recipe"]), path, plain.get("version"))
+        return recipe, LengthLimits(**plain["lengths"]), columns
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged_file(path, repr(error)) from None
+
+
+def read_recipe(settings: Mapping[str, Any], path: Path, version: object) -> Recipe:
+    """Return the recipe that a file of a run holds. ``version``: the one that wrote it, if the file says so.
+
+    Settings that this version does not know are an error that names both versions.
+    """
+    try:
+        return make_recipe(settings, str(path))
+    except ConfigError as error:
+        if version == __version__:
+            advice = f"this version of Dragoman ({__version__}) wrote it, so it was changed since; restore it"
+        else:
+            writer = f"Dragoman {version}" if version else "another version of Dragoman, which did not leave its number"
+            advice = f"it was written by {writer}, and this is {__version__}; use that version, or train again"
+        raise ConfigError(f"{error}\n{path}: {advice}") from None

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from dragoman.runs.history import ENDLESS as ENDLESS
+
 if TYPE_CHECKING:  # events are imported by the command line, which shows its help without torch
     from torch import Tensor
 
     from dragoman.evaluation.metrics import Report
     from dragoman.training.checkpoints.checkpoint import Checkpoint
 
-ENDLESS = 10**9  # updates: neither these nor epochs are limited
 PAUSED = "paused"  # why training stopped: it was told beforehand to stop at this update
 
 

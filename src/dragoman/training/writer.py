@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from dragoman.files import naming
 from dragoman.runs.folder import CHECKPOINT
 from dragoman.runs.history import METRICS
 from dragoman.training.checkpoints.checkpoint import Checkpoint
@@ -52,7 +53,7 @@ class RunWriter:
             self._write_checkpoint(event.checkpoint)
         elif isinstance(event, Started | Stepped | Validated | Stopped):
             line = json.dumps({"event": type(event).__name__.lower(), **asdict(event)}, ensure_ascii=False)
-            with open(self.metrics, "a", encoding="utf-8") as file:
+            with naming(self.metrics), open(self.metrics, "a", encoding="utf-8") as file:
                 file.write(line + "\n")
 
     def _write_checkpoint(self, checkpoint: Checkpoint) -> None:

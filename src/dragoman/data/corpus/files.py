@@ -18,6 +18,7 @@ import numpy as np
 
 from dragoman.data.media import named
 from dragoman.data.modality import Modality
+from dragoman.files import naming
 from dragoman.parts import dump
 
 CacheKind = Literal["auto", "none", "memory", "disk"]
@@ -64,7 +65,7 @@ class Cache:
         array = modality.array(raw)
         folder.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}.partial")  # several processes may make it at once
-        with open(partial, "wb") as file:
+        with naming(path), open(partial, "wb") as file:
             np.save(file, array, allow_pickle=False)
         os.replace(partial, path)
         return array
