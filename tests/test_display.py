@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from dragoman.data.examples import Example
 from dragoman.data.splits import Data
 from dragoman.training import display
+from dragoman.training.checkpoints.progress import Progress
 from dragoman.training.events import ENDLESS, Started, Stepped, Stopped, Validated
 from dragoman.training.forecast import Forecast
 
@@ -71,3 +74,46 @@ def test_the_plan_says_that_rows_of_one_source_are_measured_together() -> None:
         "rows of dev and test with the same source are measured together",
     ]
     assert display.describe_sides(Data(texts, texts, [], {})) == ["3 rows to train on, 3 for dev, 0 for test"]
+
+
+def test_lines_say_something_once_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also while a validation or a slow update takes longer than that."""
+    plain = display.PlainProgress()
+    plain._said, plain._progress = 100.0, Progress(update=7, seconds=30.0)
+    plain.speak_up(100.0 + display.SILENCE - 1)
+    assert capsys.readouterr().err == ""
+    plain.speak_up(100.0 + display.SILENCE)
+    plain.speak_up(100.0 + display.SILENCE + 1)
+    assert capsys.readouterr().err.split() == ["update", "7", "30", "s"]
+    plain(stepped(20, 40.0))
+    plain.speak_up(100.0 + 2 * display.SILENCE)
+    assert "train loss 2.000" in capsys.readouterr().err
+    plain(Stopped(20, "done", True, 50.0))
+    plain.speak_up(plain._said + display.SILENCE)
+    assert "evaluating the final weights" in capsys.readouterr().err
+
+
+def test_the_watch_ends_with_the_display() -> None:
+    plain = display.PlainProgress()
+    plain(Started(0, 10, 5, 0.0, 0.0))
+    (watch,) = (thread for thread in threading.enumerate() if thread.name == "progress")
+    plain.close()
+    watch.join(timeout=10)
+    assert not watch.is_alive()
+
+
+def test_lines_fit_narrow_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = display.validation_line(Validated(100, 0, 1.5, 40.0, "exact match", True, 8.0), stepped(50, 5.0))
+    folded = display.fold(line, 60, at="  ").splitlines()
+    assert len(folded) == 2 and all(len(each) <= 60 for each in folded)
+    assert " ".join(line.split()) == " ".join(" ".join(folded).split())
+    assert not any(each.endswith("loss") or each.endswith("match") for each in folded)  # a number stays with its name
+    assert display.fold("  " + "word " * 30 + "end", 60).splitlines()[1].startswith("      word")
+    assert display.fold("x" * 80, 60) == "x" * 80
+    assert display.fold(line) == line  # there is no terminal
+    monkeypatch.setenv("COLUMNS", "60")
+    live = display.LiveProgress()
+    live(Started(0, 1000, 10, 0.0, 0.0))
+    live(stepped(50, 5.0))
+    live.close()
+    assert status(live) == "loss 2.000"

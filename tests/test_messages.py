@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+import dragoman
+from dragoman.cli.messages import Messages, progress_bar
 from dragoman.config import merge
+from dragoman.evaluation.evaluate import evaluate
+from dragoman.evaluation.reading import read_examples
 
 
 @pytest.fixture
@@ -81,3 +85,13 @@ def test_a_time_limit_is_not_printed_as_the_estimate(
     assert "for 1,000,000 updates" in time and "about 1 s" not in time
     assert "limit: --max-time 1 stops after about" in answer.err
     assert "not part of the limit" in answer.err
+
+
+def test_evaluation_tells_how_far_it_is(tiny_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+    system = dragoman.load(tiny_run.folder)
+    examples = read_examples(system, [str(tiny_run.pairs)]).examples
+    evaluate(system, examples, batch=64, on_progress=lambda done, total: told.append((done, total)))
+    assert told == [(done, 200) for done in range(1, 201)]
+    with progress_bar("evaluating", Messages()) as show:  # no terminal: nothing is shown
+        show(1, 2)

@@ -256,9 +256,10 @@ def test_the_report_reads_well() -> None:
 
 def test_the_report_says_that_rows_of_one_source_are_measured_together() -> None:
     report = metrics.measure_outputs(["a", "b"], [["a"], ["d", "e"]], examples=4, resamples=20)
-    assert report.to_text().splitlines()[:2] == [
-        "4 rows, 2 distinct sources, 3 references; 95 % intervals in brackets",
+    assert report.to_text().splitlines()[:3] == [
+        "4 rows, 2 distinct sources, 3 references",
         "rows with the same source are measured together",
+        "95 % intervals in brackets",
     ]
     assert metrics.Report.from_json(report.to_json()) == report
     assert "distinct" not in metrics.measure_outputs(["a"], [["a"]], examples=1, resamples=20).to_text()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dragoman.cli.messages import Messages, Quiet, Verbose
+from dragoman.cli.messages import Messages, Quiet, Verbose, progress_bar
 from dragoman.cli.options import (
     CTC,
     BatchSize,
@@ -61,7 +61,8 @@ def evaluate(
     messages.detail(f"{system!r} on {system.device}")
     messages.detail(corpus.audit.report())
     messages.detail(f"search: {describe_search(system.search_config(beam=beam, ctc=ctc))}")
-    report = verbs.evaluate_runs(systems, corpus.examples, batch=batch, beam=beam, ctc=ctc)
+    with progress_bar("evaluating", messages) as on_progress:
+        report = verbs.evaluate_runs(systems, corpus.examples, batch=batch, on_progress=on_progress, beam=beam, ctc=ctc)
     if as_json:
         print_json({"run": str(run), "audit": corpus.audit.to_json(), **report.to_json()})
     else:

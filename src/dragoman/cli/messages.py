@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -39,3 +42,18 @@ class Messages:
         """Print what is wanted with ``--verbose`` only."""
         if self.verbose:
             typer.echo(text, err=True)
+
+
+@contextmanager
+def progress_bar(what: str, messages: Messages) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that shows how many of how many inputs are done, on a terminal only."""
+    if messages.quiet or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from dragoman.data.examples import Example, references
 from dragoman.errors import UserError
 from dragoman.evaluation import metrics
 from dragoman.inference.predictions import Prediction, Scored, texts_of
 from dragoman.inference.system import System
+
+OnProgress: TypeAlias = Callable[[int, int], None]  # how many inputs are done, and how many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +33,22 @@ def evaluate(
     headline: str | None = None,
     names: Sequence[str] | None = None,
     batch: int = 64,
+    on_progress: OnProgress | None = None,
     **search: Any,
 ) -> metrics.Report:
     """Decode every distinct source once, and measure the outputs against all its targets.
 
     ``headline`` and ``names`` are the metrics to report; by default those that fit the targets.
     ``search`` changes settings of the search. A language model is measured by its log-probabilities
-    of the targets themselves, without a search.
+    of the targets themselves, without a search. ``on_progress`` is told how many of how many
+    sources are decoded.
     """
     if system.is_language_model:
         if given := [name for name, value in search.items() if value is not None]:
             raise UserError(f"a language model is measured without a search, so {given[0]} has no effect; leave it out")
         return _evaluate_language_model(system, [example.target for example in examples], batch)
-    return measure(system, decode(system, examples, batch=batch, **search), headline=headline, names=names)
+    decoded = decode(system, examples, batch=batch, on_progress=on_progress, **search)
+    return measure(system, decoded, headline=headline, names=names)
 
 
 def evaluate_seeds(
@@ -61,11 +66,22 @@ def evaluate_seeds(
     return metrics.join_seeds(reports)
 
 
-def decode(system: System, examples: Sequence[Example], *, batch: int = 64, **search: Any) -> Decoded:
+def decode(
+    system: System,
+    examples: Sequence[Example],
+    *,
+    batch: int = 64,
+    on_progress: OnProgress | None = None,
+    **search: Any,
+) -> Decoded:
     """Predict an output for every distinct source, and score its first reference."""
     groups = references(examples)
     sources = [dict(source) for source, _ in groups]
-    predictions = system.predict(sources, batch=batch, attention=False, trace=False, **search)
+    predictions: list[Prediction] = []
+    for prediction in system.stream(sources, batch=batch, attention=False, trace=False, **search):
+        predictions.append(prediction)
+        if on_progress is not None:
+            on_progress(len(predictions), len(sources))
     scored = system.score(sources, [targets[0] for _, targets in groups], batch=batch)
     for prediction in predictions:
         if prediction.error is not None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +19,19 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from dragoman.data.splits import Data
+    from dragoman.training.checkpoints.progress import Progress
     from dragoman.training.forecast import Forecast
     from dragoman.training.plan import Plan
     from dragoman.training.trainer import Trainer
+
+SILENCE = 60.0  # seconds after which lines say how far training is, if nothing else happened
+NARROW = 80  # columns of a terminal below which the display shows less
 
 
 def print_plan(plan: Plan, trainer: Trainer, *, every_setting: bool = False) -> None:
     """Print the audit, what was chosen and why, and how long training may take."""
     for line in describe_plan(plan, trainer, every_setting=every_setting):
-        _print(line)
+        _print(line if "\n" in line else fold(line))  # the audit is a table, which has its own lines
 
 
 def describe_plan(plan: Plan, trainer: Trainer, *, every_setting: bool = False) -> Iterator[str]:
@@ -146,28 +153,63 @@ class TerminalProgress(ProgressDisplay):
 
 
 class PlainProgress(TerminalProgress):
-    """Prints one line for each validation and, on request, one for each report of training."""
+    """Prints one line for each validation and, on request, one for each report of training.
+
+    It says something at least once a minute: where nothing else happens, how far training is.
+    """
 
     def __init__(self, every_report: bool = False) -> None:
         self.every_report = every_report
         self._step: Stepped | None = None  # the last one
+        self._progress: Progress | None = None  # of the trainer, which counts every update
+        self._after_training = False
+        self._said = time.monotonic()  # when the last line was printed
+        self._closed = threading.Event()
+
+    def show_plan(self, plan: Plan, trainer: Trainer, folder: Path, *, every_setting: bool = False) -> None:
+        super().show_plan(plan, trainer, folder, every_setting=every_setting)
+        self._progress = trainer.progress
 
     def __call__(self, event: Event) -> None:
         """Print a line about the event, if it deserves one."""
         if isinstance(event, Started):
             _print_resumed(event)
-            _print(
+            self._say(
                 f"{event.batches:,} batches per epoch; padding: {event.padding:.1%} of target positions, "
                 f"{event.source_padding:.1%} of source positions"
             )
+            threading.Thread(target=self._watch, name="progress", daemon=True).start()
         elif isinstance(event, Stepped):
             self._step = event
             if self.every_report:
-                _print(_step_line(event))
+                self._say(_step_line(event))
         elif isinstance(event, Validated):
-            _print(validation_line(event, self._step))
+            self._say(validation_line(event, self._step))
         elif isinstance(event, Stopped):
-            _print(end_line(event))
+            self._after_training = event.finished
+            self._say(end_line(event))
+
+    def speak_up(self, now: float) -> None:
+        """Say how far training is, if nothing was said for a minute before ``now``."""
+        if now - self._said < SILENCE:
+            return
+        update = self._progress.update if self._progress is not None else 0
+        loss = "" if self._step is None else f"  train loss {self._step.loss:.3f}"
+        seconds = 0.0 if self._progress is None else self._progress.seconds
+        doing = "evaluating the final weights" if self._after_training else f"update {update:>6,}"
+        self._say(f"{doing}  {format_duration(seconds):>8}{loss}", now)
+
+    def close(self) -> None:
+        """Stop watching the time."""
+        self._closed.set()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(SILENCE / 10):
+            self.speak_up(time.monotonic())
+
+    def _say(self, line: str, now: float | None = None) -> None:
+        self._said = time.monotonic() if now is None else now
+        _print(line)
 
 
 class LiveProgress(TerminalProgress):
@@ -175,14 +217,17 @@ class LiveProgress(TerminalProgress):
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import Progress as LiveBar
 
-        self.progress = Progress(
+        console = Console(stderr=True)
+        self.is_narrow = console.width < NARROW  # then there is room for the numbers that matter most
+        self.progress = LiveBar(
             TextColumn("[bold]{task.description}"),
-            BarColumn(),
+            *([] if self.is_narrow else [BarColumn()]),
             MofNCompleteColumn(),
             TextColumn("{task.fields[status]}"),
-            console=Console(stderr=True),
+            console=console,
         )
         self._task: TaskID | None = None
         self._first_step: Stepped | None = None  # since the program started: the speed is measured from there
@@ -200,7 +245,8 @@ class LiveProgress(TerminalProgress):
             self._task = self.progress.add_task("training", total=total, completed=event.update, status="")
         elif isinstance(event, Stepped) and self._task is not None:
             self._step, self._first_step = event, self._first_step or event
-            status = f"loss {event.loss:.3f} · {event.tokens_per_second:,.0f} tokens/s{self._best}"
+            speed = "" if self.is_narrow else f" · {event.tokens_per_second:,.0f} tokens/s{self._best}"
+            status = f"loss {event.loss:.3f}{speed}"
             self.progress.update(
                 self._task,
                 completed=event.update,
@@ -210,7 +256,8 @@ class LiveProgress(TerminalProgress):
         elif isinstance(event, Validated):
             if event.best:
                 self._best = f" · best {event.metric} {metric_value(event):.2f}"
-            self.progress.console.print(validation_line(event, self._step), highlight=False)
+            line = fold(validation_line(event, self._step), self.progress.console.width, at="  ")
+            self.progress.console.print(line, highlight=False)
         elif isinstance(event, Stopped):
             self.close()
             _print(end_line(event))
@@ -235,6 +282,28 @@ def format_duration(seconds: float) -> str:
     if seconds < 5400:
         return f"{seconds / 60:.1f} min"
     return f"{seconds / 3600:.1f} h"
+
+
+def fold(line: str, width: int | None = None, at: str = " ") -> str:
+    """Return a line as several that fit the terminal, or ``width``; those after the first are indented.
+
+    ``at``: what stands where a line may be broken. Without a terminal nothing is folded.
+    """
+    if width is None:
+        width = shutil.get_terminal_size().columns if sys.stderr.isatty() else len(line)
+    if len(line) <= width:
+        return line
+    indent = line[: len(line) - len(line.lstrip())]
+    folded, rest = [], line.lstrip()
+    while len(indent) + len(rest) > width:
+        end = rest.rfind(at, 0, width - len(indent) + 1)
+        if end <= 0:
+            break
+        folded.append(indent + rest[:end].rstrip())
+        rest = rest[end:].lstrip()
+        if len(folded) == 1:
+            indent += "    "
+    return "\n".join([*folded, indent + rest])
 
 
 def _print(line: str) -> None:

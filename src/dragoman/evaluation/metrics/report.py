@@ -99,10 +99,11 @@ class Report:
     def to_text(self) -> str:
         """Return the report as a table for people."""
         several = "" if self.references == self.rows else f", {self.references:,} references"
-        is_grouped = self.examples not in (None, self.rows)
-        count = f"{self.examples:,} rows, {self.rows:,} distinct sources" if is_grouped else f"{self.rows:,} rows"
-        lines = [f"{count}{several}; 95 % intervals in brackets"]
-        lines += ["rows with the same source are measured together", ""] if is_grouped else [""]
+        intervals = "95 % intervals in brackets"
+        lines = [f"{self.rows:,} rows{several}; {intervals}", ""]
+        if self.examples not in (None, self.rows):
+            count = f"{self.examples:,} rows, {self.rows:,} distinct sources{several}"
+            lines = [count, "rows with the same source are measured together", intervals, ""]
         width = max(len(score.label) for score in self.scores.values())
         for score in self.scores.values():
             unit = f" {score.unit}" if score.unit else "  "
