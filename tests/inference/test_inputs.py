@@ -14,7 +14,7 @@ import pytest
 
 import dragoman
 from dragoman.errors import UserError
-from dragoman.inference.session import is_out_of_memory
+from dragoman.inference.steps import is_out_of_memory
 from dragoman.inference.system import System
 from dragoman.training.run import train
 

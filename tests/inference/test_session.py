@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import dragoman
-from dragoman.inference.session import DeadlineExceeded, SearchCancelled
+from dragoman.inference.steps import DeadlineExceeded, SearchCancelled
 from dragoman.inference.system import System
 from dragoman.modalities.text import Text
 from dragoman.nn.init import without_initialisation

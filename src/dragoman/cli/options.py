@@ -94,7 +94,7 @@ def load_system(
 
 def describe_search(config: SearchConfig) -> str:
     """Return all search settings in one line. Token ids that a run never outputs are left out."""
-    shown = {name: value for name, value in config.model_dump().items() if not name.startswith("forbidden")}
+    shown = {name: value for name, value in config.model_dump().items() if not name.startswith(("forbidden", "only"))}
     return ", ".join(f"{name} = {value}" for name, value in shown.items())
 
 

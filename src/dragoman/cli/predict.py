@@ -153,6 +153,7 @@ def predict(
             batch=batch,
             attention=as_json,
             trace=False,
+            probabilities=as_json,
             maps=maps,
             prefix=prefix,
             first=done,

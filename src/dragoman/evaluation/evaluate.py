@@ -78,7 +78,8 @@ def decode(
     groups = references(examples)
     sources = [dict(source) for source, _ in groups]
     predictions: list[Prediction] = []
-    for prediction in system.stream(sources, batch=batch, attention=False, trace=False, **search):
+    plain = {"attention": False, "trace": False, "probabilities": False}
+    for prediction in system.stream(sources, batch=batch, **plain, **search):
         predictions.append(prediction)
         if on_progress is not None:
             on_progress(len(predictions), len(sources))
@@ -93,7 +94,8 @@ def measure(
     system: System, decoded: Decoded, *, headline: str | None = None, names: Sequence[str] | None = None
 ) -> metrics.Report:
     """Measure decoded outputs by the metrics that are named, or by those that fit the targets."""
-    choice = metrics.choose_metrics(system.target.kind, [targets[0] for targets in decoded.references])
+    first = [targets[0] for targets in decoded.references]
+    choice = metrics.choose_metrics(system.target.kind, first, len(system.classes))
     return metrics.measure_outputs(
         texts_of(decoded.predictions),
         decoded.references,
@@ -104,6 +106,7 @@ def measure(
         tokens=[len(scored.tokens) for scored in decoded.scored],
         symbols=system.target.kind == "symbols",
         examples=decoded.examples,
+        classes=system.classes,
     )
 
 

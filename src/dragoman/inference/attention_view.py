@@ -13,6 +13,7 @@ from dragoman.errors import UserError
 from dragoman.inference.predictions import Prediction, Raw, self_attention_columns
 from dragoman.tables import html_table
 
+CLASSES_SHOWN = 10
 LONGEST_DRAWN = 60  # tokens or positions of an attention matrix that a notebook draws unasked
 
 
@@ -66,7 +67,11 @@ def prediction_html(prediction: Prediction) -> str:
     note = prediction.error or (
         "the attention is too large to be drawn here; plot() draws it" if has_maps and not is_small else ""
     )
-    return "".join([*parts, html_table(rows, note)])
+    parts.append(html_table(rows, note))
+    if prediction.probabilities:
+        likeliest = list(prediction.probabilities.items())[:CLASSES_SHOWN]
+        parts.append(html_table([{"class": label, "probability": share} for label, share in likeliest]))
+    return "".join(parts)
 
 
 def _files(prediction: Prediction, strides: Mapping[str, int], weights: np.ndarray) -> dict[str, DrawnSource]:

@@ -37,7 +37,9 @@ def ensemble(members: Sequence[System]) -> System:
                 f"{sorted(first.modalities) or 'none'}; the runs of an ensemble read the same sources"
             )
         _check_device(other.name, other, first)
-    return replace(first, combined=EnsembleEngine(members))
+    shared = set.intersection(*({*member.classes} for member in members))
+    classes = tuple(label for label in first.classes if label in shared)
+    return replace(first, combined=EnsembleEngine(members), classes=classes)
 
 
 def fuse(system: System, language_model: System, weight: float) -> System:

@@ -71,6 +71,7 @@ class Prediction:
     error: str | None = None  # why there is no output, for example a file that cannot be read
     arrays: Mapping[str, np.ndarray] | None = None  # on request: the sources that are files, as the model read them
     strides: Mapping[str, int] = field(default_factory=dict)  # positions of each source in one state of its encoder
+    probabilities: Mapping[str, float] | None = None  # of the classes of a classifier, the likeliest first
     reads_source: bool = False  # one network reads source and target, so that self-attention reaches the source too
 
     def __repr__(self) -> str:
@@ -118,12 +119,14 @@ class Prediction:
 
     def to_json(self, maps: bool = False) -> dict[str, Any]:
         """Return a JSON object. ``maps`` adds every attention map, and self-attention."""
-        plain = {
+        plain: dict[str, Any] = {
             "source": self.source,
             "labels": list(self.labels),
             "sources": self.spans(),
             "outputs": [output.to_json(maps) for output in self.outputs],
         }
+        if self.probabilities is not None:
+            plain["probabilities"] = dict(self.probabilities)
         if self.error is not None:
             plain["error"] = self.error
         return plain | ({"self_attention": _rounded(self.self_attention)} if maps else {})
@@ -151,6 +154,7 @@ class Prediction:
         best = self.outputs[0]
         cells: dict[str, Any] = {**_source_cells(self.source), "output": best.text, "score": best.score}
         cells |= {"log_prob": best.log_prob, "tokens": len(best.tokens), "finished": best.finished}
+        cells |= {f"p({label})": share for label, share in sorted((self.probabilities or {}).items())}
         return cells if self.error is None else {**cells, "error": self.error}
 
 

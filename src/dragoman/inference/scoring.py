@@ -128,6 +128,30 @@ def force_paths(
     return paths
 
 
+@torch.inference_mode()
+def score_classes(
+    engine: Engine, rows: Sequence[Arrays], classes: Sequence[Sequence[int]], vocabulary: int
+) -> np.ndarray:
+    """Return the log-probability of each class given each input, (B, classes). Every class ends with the end symbol."""
+    longest = max(map(len, classes))
+    at_once = max(1, MOST_PROBABILITIES // (len(rows) * longest * vocabulary))
+    start = engine.decoder.start(engine.encode(rows), len(rows))
+    scores = []
+    for begin in range(0, len(classes), at_once):
+        some = classes[begin : begin + at_once]
+        tokens = torch.full((len(some), longest + 1), EOS, device=engine.device)  # (K, 1 + T)
+        mask = torch.zeros(len(some), longest, dtype=torch.bool, device=engine.device)  # (K, T) True = real
+        tokens[:, 0] = BOS
+        for row, output in enumerate(some):
+            tokens[row, 1 : 1 + len(output)] = torch.tensor(output, dtype=torch.long)
+            mask[row, : len(output)] = True
+        tokens, mask = tokens.repeat(len(rows), 1), mask.repeat(len(rows), 1)  # the classes of an input side by side
+        step = engine.decoder(tokens[:, :-1], start.spread(len(some)))
+        chosen = step.log_probs.gather(2, tokens[:, 1:, None])[..., 0]  # (B * K, T)
+        scores.append(torch.where(mask, chosen, 0.0).sum(1).view(len(rows), len(some)))
+    return torch.cat(scores, 1).float().cpu().numpy()
+
+
 def _forced_path(
     tokens: tuple[int, ...], log_probs: Tensor, alternatives: int, attention: np.ndarray | None
 ) -> ForcedPath:

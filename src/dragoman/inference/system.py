@@ -40,9 +40,9 @@ from dragoman.runs.lengths import LengthLimits
 from dragoman.runs.setup import FORMAT, Setup
 from dragoman.runs.weights import load_weights, named_weights, read_tensors
 from dragoman.search.options import SearchConfig
-from dragoman.tables import Rows, html_table
+from dragoman.tables import Rows, html_table, shorten
 
-STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "prefix", "first", "keep_arrays")
+STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "prefix", "first", "keep_arrays", "probabilities")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,6 +65,7 @@ class System:
     lengths: LengthLimits
     folder: Path | None = None
     combined: Engine | None = None  # what computes, where it is not the model alone
+    classes: tuple[str, ...] = ()  # of a classifier: all its outputs
     columns: Mapping[str, ColumnPlace] = field(default_factory=dict)  # where each side was in the training table
     caches: Mapping[str, Cache] = field(default_factory=dict)  # of sources that are files; by default nothing is cached
 
@@ -120,6 +121,7 @@ class System:
                     ("preset", self.recipe.preset),
                     *((name, type(modality).__name__.lower()) for name, modality in self.modalities.items()),
                     ("target", f"{self.target.size:,} {self.target.kind}"),
+                    ("classes", shorten(", ".join(self.classes), 80)),
                     ("parameters", f"{self.model.parameters_count:,}"),
                     ("device", str(self.device)),
                     ("combined", self.engine.describe_members()),
@@ -198,9 +200,15 @@ class System:
         ``forbid``, a text or a list of texts that no output may contain, becomes settings for their tokens.
         """
         forbid = settings.pop("forbid", None)
-        if forbid:
-            texts = [as_text(text, "what is forbidden") for text in as_inputs(forbid, "what is forbidden")]
+        texts = [as_text(text, "what is forbidden") for text in as_inputs(forbid or [], "what is forbidden")]
+        if texts:
             settings = self.forbidding(texts) | settings
+        if self.classes:  # a classifier chooses the most probable of its classes
+            left = [label for label in self.classes if not any(text in label for text in texts)]
+            if not left:
+                raise UserError("forbid: every class of this run contains what is forbidden; forbid less")
+            own = {"only": tuple(tuple(self.target.encode(label)) for label in left), "normalize": "none"}
+            settings = own | {name: value for name, value in settings.items() if value is not None}
         return merge_search_settings(self.recipe.search, settings, never=(PAD, UNK, BOS))
 
     def forbidding(self, texts: Sequence[str]) -> dict[str, Any]:
@@ -232,7 +240,7 @@ class System:
 
     def save_setup(self, folder: Path) -> None:
         """Write config and tokenisers: what is known before training."""
-        Setup(self.recipe, self.modalities, self.target, self.lengths, self.columns).write(folder)
+        Setup(self.recipe, self.modalities, self.target, self.lengths, self.columns, self.classes).write(folder)
 
     def in_folder(self, folder: Path) -> System:
         """Return the same system, known by the folder it was saved in, and without caches."""
@@ -250,7 +258,8 @@ class System:
             model = build_model(setup.recipe, setup.modalities, setup.target)
         load_weights(model, read_tensors(folder / "model.safetensors"), folder / "model.safetensors")
         model.to(pick_device(device)).eval()
-        return cls(setup.recipe, setup.modalities, setup.target, model, setup.lengths, folder, columns=setup.columns)
+        system = cls(setup.recipe, setup.modalities, setup.target, model, setup.lengths, folder)
+        return replace(system, classes=setup.classes, columns=setup.columns)
 
 
 def _split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -24,7 +24,7 @@ from dragoman.data import tokenizers
 from dragoman.data.options import DataConfig
 from dragoman.data.tokenizers import TokenizerConfig
 from dragoman.recipe.layers import PRESETS, preset_names, read_preset
-from dragoman.recipe.schema import InitConfig, Recipe
+from dragoman.recipe.schema import InitConfig, Recipe, TargetConfig
 from dragoman.recipe.training import OptimConfig, ReinforceConfig, SamplingConfig, TrainingConfig
 from dragoman.search.options import SearchConfig
 
@@ -45,6 +45,7 @@ TABLES: dict[str, tuple[type[BaseModel], str]] = {  # tables without kinds, and 
     "training.optim": (OptimConfig, "The optimiser and its learning rate"),
     "training.sampling": (SamplingConfig, "Scheduled sampling of the decoder's inputs (Bengio et al. 2015)"),
     "training.reinforce": (ReinforceConfig, "How hard attention is trained (Xu et al. 2015)"),
+    "target": (TargetConfig, "What outputs are"),
     "search": (SearchConfig, "How to search for outputs"),
     "init": (InitConfig, "Runs whose weights a new model starts from"),
 }

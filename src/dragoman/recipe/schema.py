@@ -55,6 +55,8 @@ class TargetConfig(Section):
     """The target, which is always text."""
 
     tokenizer: TokenizerConfig = TokenizerConfig()
+    classes: Literal["auto", "yes", "no"] = "auto"
+    """Whether every output is one of the training targets. auto: yes, if these are a few short labels."""
 
 
 class InitConfig(Section):

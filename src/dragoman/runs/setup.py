@@ -32,6 +32,7 @@ class Setup:
     target: Tokenizer
     lengths: LengthLimits
     columns: Mapping[str, ColumnPlace] = field(default_factory=dict)  # where each side was in the training table
+    classes: tuple[str, ...] = ()  # of a classifier: all its outputs
 
     def write(self, folder: Path) -> None:
         """Write config.json and the files of the tokenizers and modalities."""
@@ -46,13 +47,14 @@ class Setup:
             "recipe": self.recipe.dump(),
             "lengths": self.lengths.model_dump(),
             "columns": columns,
+            "classes": list(self.classes),
         }
         write_json(folder / CONFIG, plain)
 
     @classmethod
     def read(cls, folder: Path) -> Setup:
         """Read back what ``write`` wrote."""
-        recipe, lengths, columns = _read_config(folder)
+        recipe, lengths, columns, classes = _read_config(folder)
         target = tokenizers.load(folder, "target")
         modalities: dict[str, Modality] = {}
         for name, source in recipe.sources.items():
@@ -61,10 +63,10 @@ class Setup:
                 modalities[name] = kind(source.modality, target)
             else:
                 modalities[name] = kind.load(source.modality, folder, name)
-        return cls(recipe, modalities, target, lengths, columns)
+        return cls(recipe, modalities, target, lengths, columns, classes)
 
 
-def _read_config(folder: Path) -> tuple[Recipe, LengthLimits, dict[str, ColumnPlace]]:
+def _read_config(folder: Path) -> tuple[Recipe, LengthLimits, dict[str, ColumnPlace], tuple[str, ...]]:
     path = folder / CONFIG
     seeds = sorted(each.parent.name for each in folder.glob(f"seed-*/{CONFIG}"))
     missing = f"no such file; {folder} is not the folder of a run"
@@ -74,10 +76,11 @@ def _read_config(folder: Path) -> tuple[Recipe, LengthLimits, dict[str, ColumnPl
     try:
         if plain["format"] != FORMAT:
             raise UserError(f"{path}: has format {plain['format']!r}, but this version reads {FORMAT}; train again")
-        # runs of earlier versions do not say where the columns were
+        # runs of earlier versions neither say where the columns were, nor whether they are classifiers
+        classes = tuple(map(str, plain.get("classes", ())))
         columns = {side: ColumnPlace(**place) for side, place in plain.get("columns", {}).items()}
         recipe = read_recipe(dict(plain["recipe"]), path, plain.get("version"))
-        return recipe, LengthLimits(**plain["lengths"]), columns
+        return recipe, LengthLimits(**plain["lengths"]), columns, classes
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged_file(path, repr(error)) from None
 

@@ -61,6 +61,9 @@ class SearchConfig(Section):
     forbidden_runs: tuple[tuple[Natural, ...], ...] = ()
     """Sequences of token ids that are never produced, such as words of several tokens."""
 
+    only: tuple[tuple[Natural, ...], ...] = ()
+    """Sequences of token ids of which each output is one, such as the labels of a classifier. Empty: any output."""
+
     sample: bool = False
     samples: Positive = 1
     """Number of independent outputs per source."""

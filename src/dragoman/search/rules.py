@@ -31,6 +31,8 @@ def build_rules(config: SearchConfig, eos: int) -> tuple[Rule, ...]:
         rules.append(forbid_runs([run for run in config.forbidden_runs if run]))
     if config.no_repeat_ngram:
         rules.append(forbid_repeated_ngrams(config.no_repeat_ngram))
+    if config.only:
+        rules.append(allow_only(config.only, eos))
     return tuple(rules)
 
 
@@ -70,6 +72,29 @@ def forbid_runs(runs: Sequence[Sequence[int]]) -> Rule:
                 is_begun = (tail == beginning.to(prefix.device)).all(1)  # (N,)
                 log_probs = torch.where(is_begun[:, None], forbid_last(prefix, log_probs), log_probs)
         return log_probs
+
+    return rule
+
+
+def allow_only(outputs: Sequence[Sequence[int]], eos: int) -> Rule:
+    """Allow the tokens that lead to one of these outputs. An output that was forced off them is free."""
+    following: dict[tuple[int, ...], set[int]] = {}
+    for output in outputs:
+        path = (*output, eos)
+        for length, token in enumerate(path):
+            following.setdefault(path[:length], set()).add(token)
+    allowed = {beginning: torch.tensor(sorted(tokens)) for beginning, tokens in following.items()}
+
+    def rule(prefix: Tensor, log_probs: Tensor) -> Tensor:
+        result = torch.full_like(log_probs, NEVER)
+        for row, beginning in enumerate(prefix.tolist()):
+            tokens = allowed.get(tuple(beginning))
+            if tokens is None:
+                result[row] = log_probs[row]
+            else:
+                tokens = tokens.to(log_probs.device)
+                result[row, tokens] = log_probs[row, tokens]
+        return result
 
     return rule
 

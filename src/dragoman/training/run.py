@@ -113,7 +113,7 @@ def describe_run(planned: Plan) -> NewRun:
     """Return what the folder of a run records before the first update."""
     system = planned.system
     return NewRun(
-        Setup(system.recipe, system.modalities, system.target, system.lengths, system.columns),
+        Setup(system.recipe, system.modalities, system.target, system.lengths, system.columns, system.classes),
         planned.data.fingerprint(),
         planned.data.to_json(),
         planned.origins,

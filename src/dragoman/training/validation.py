@@ -32,6 +32,7 @@ def make_validator(
     sources, references = [dict(source) for source, _ in groups], [targets for _, targets in groups]
     corpus = encode_corpus(system, dev, folder)
     batches = corpus.batches(max(MOST_TOKENS, max(corpus.target_lengths)), seed=0, epoch=0)
+    label = metrics.label_metric(metric, classes=bool(system.classes))
     is_higher_better = metrics.METRICS[metric].better == "higher"
 
     def validate(model: Model) -> Scores:
@@ -43,10 +44,12 @@ def make_validator(
         if metric == "perplexity":
             value = _perplexity(total / tokens)
         else:
-            outputs = texts_of(system.predict(sources, beam=1, n_best=1, attention=False, trace=False))
+            outputs = texts_of(
+                system.predict(sources, beam=1, n_best=1, attention=False, trace=False, probabilities=False)
+            )
             value = metrics.score(metric, outputs, references)
         score = value if is_higher_better else -value
-        return Scores(total / tokens, score, metrics.METRICS[metric].label, {metric: value})
+        return Scores(total / tokens, score, label, {metric: value})
 
     return validate
 

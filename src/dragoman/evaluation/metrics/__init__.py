@@ -19,15 +19,37 @@ from dragoman.evaluation.metrics.bootstrap import Difference, paired_bootstrap, 
 from dragoman.evaluation.metrics.headline import LANGUAGE_MODEL_CHOICE, MetricChoice, choose_metrics
 from dragoman.evaluation.metrics.measure import measure_outputs, measure_text, score_by_length
 from dragoman.evaluation.metrics.metric import Metric, Statistics
-from dragoman.evaluation.metrics.registry import METRICS, compute_statistics, score
+from dragoman.evaluation.metrics.registry import METRICS, compute_statistics, label_metric, score
 from dragoman.evaluation.metrics.report import LengthBucket, Report, Score
 from dragoman.evaluation.metrics.seeds import SeedsReport, join_seeds
 from dragoman.evaluation.metrics.spread import Spread, compare_means, holm, spread
 from dragoman.evaluation.metrics.words import split_words
 
 __all__ = [
-    "LANGUAGE_MODEL_CHOICE", "METRICS", "Difference", "LengthBucket", "Metric", "MetricChoice", "Report", "Score",
-    "SeedsReport", "Spread", "Statistics", "bleu_tokenizer", "choose_metrics", "compare_means", "compute_statistics",
-    "holm", "join_seeds", "measure_outputs", "measure_text", "paired_bootstrap", "resample", "score",
-    "score_by_length", "split_words", "spread",
+    "LANGUAGE_MODEL_CHOICE",
+    "METRICS",
+    "Difference",
+    "LengthBucket",
+    "Metric",
+    "MetricChoice",
+    "Report",
+    "Score",
+    "SeedsReport",
+    "Spread",
+    "Statistics",
+    "bleu_tokenizer",
+    "choose_metrics",
+    "compare_means",
+    "compute_statistics",
+    "holm",
+    "join_seeds",
+    "label_metric",
+    "measure_outputs",
+    "measure_text",
+    "paired_bootstrap",
+    "resample",
+    "score",
+    "score_by_length",
+    "split_words",
+    "spread",
 ]  # fmt: skip

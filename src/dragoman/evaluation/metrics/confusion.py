@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dragoman.evaluation.metrics.metric import Outputs, References
@@ -28,33 +29,51 @@ class Confusion:
         width = max(len(label) for label in shown)
         cell = max(4, *(len(str(count)) + 1 for row in self.counts for count in row))
         lines = [
-            f"  accuracy {self.accuracy:.2f} %, {len(self.counts)} classes; rows: references, columns: outputs",
+            f"  {len(self.counts)} classes; rows: references, columns: outputs",
             " " * (width + 6) + "".join(f"{number:>{cell}}" for number in range(1, len(self.labels) + 1)),
         ]
         for number, (label, row) in enumerate(zip(shown, self.counts, strict=False), 1):
             cells = "".join(f"{count or '·':>{cell}}" for count in row)
             lines.append(f"  {number:>3} {label:<{width}}{cells}")
-        if len(shown) > len(self.counts):
-            lines.append(f"  {len(shown):>3} {shown[-1]}: outputs that are none of these")
+        for number, label in enumerate(shown[len(self.counts) :], len(self.counts) + 1):
+            what = "outputs that are none of these" if label == OTHER else "only as an output"
+            lines.append(f"  {number:>3} {label}: {what}")
         return lines
 
 
-def count_confusions(outputs: Outputs, references: References) -> Confusion | None:
-    """Count the outputs for each class, or return None where the targets are not classes.
+def pair_classes(outputs: Outputs, references: References, classes: Sequence[str] = ()) -> list[tuple[str, str]] | None:
+    """Return the class and the output of each row, or None where the targets are not classes.
 
-    Targets are classes if every row has one reference, and these are few, short and repeated.
+    They are if the run is a classifier, which has ``classes``, or if every row has one reference, and
+    these are few, short and repeated. Where a row has several references, the one that was output counts.
     """
+    if classes:
+        return [
+            (output if output in options else options[0], output)
+            for output, options in zip(outputs, references, strict=True)
+        ]
     if any(len(set(options)) > 1 for options in references):
         return None
     targets = [options[0] for options in references]
-    classes = sorted(set(targets))
-    few = 2 <= len(classes) <= MOST_CLASSES and 2 * len(classes) <= len(targets)
-    if not few or any(len(split_words(label)) > LONGEST_CLASS for label in classes):
+    distinct = {*targets}
+    few = 2 <= len(distinct) <= MOST_CLASSES and 2 * len(distinct) <= len(targets)
+    if not few or any(len(split_words(label)) > LONGEST_CLASS for label in distinct):
         return None
-    labels = [*classes, OTHER] if set(outputs) - set(classes) else classes
-    pairs = Counter(
-        (target, output if output in classes else OTHER) for target, output in zip(targets, outputs, strict=True)
-    )
-    counts = [[pairs[target, label] for label in labels] for target in classes]
-    correct = sum(pairs[label, label] for label in classes)
-    return Confusion(labels, counts, 100 * correct / len(targets))
+    return list(zip(targets, outputs, strict=True))
+
+
+def count_confusions(outputs: Outputs, references: References, classes: Sequence[str] = ()) -> Confusion | None:
+    """Count the outputs for each class, or return None where the targets are not classes, or too many to show."""
+    pairs = pair_classes(outputs, references, classes)
+    if pairs is None:
+        return None
+    rows = sorted({target for target, _ in pairs})
+    others = sorted({output for _, output in pairs if output in classes} - {*rows})
+    labels = [*rows, *others]
+    if len(labels) > MOST_CLASSES:
+        return None
+    if any(output not in labels for _, output in pairs):
+        labels.append(OTHER)
+    counted = Counter((target, output if output in labels else OTHER) for target, output in pairs)
+    counts = [[counted[target, label] for label in labels] for target in rows]
+    return Confusion(labels, counts, 100 * sum(target == output for target, output in pairs) / len(pairs))

@@ -29,8 +29,13 @@ LANGUAGE_MODEL_CHOICE = MetricChoice(
 )
 
 
-def choose_metrics(tokenizer: str, targets: Sequence[str]) -> MetricChoice:
-    """Choose the metrics that fit the targets; ``tokenizer`` is the kind of their tokenizer."""
+def choose_metrics(tokenizer: str, targets: Sequence[str], classes: int = 0) -> MetricChoice:
+    """Choose the metrics that fit the targets.
+
+    ``tokenizer`` is the kind of their tokenizer, and ``classes`` the number of classes, if they are that.
+    """
+    if classes:
+        return MetricChoice("exact", ("exact",), f"targets are {classes} classes: right or wrong as a whole")
     by_word, by_character = ("exact", "wer", "ser", "cer"), ("exact", "cer", "ser", "wer")
     if tokenizer == "symbols":
         return MetricChoice("exact", by_word, "targets are sequences of symbols: a sequence is right or wrong")

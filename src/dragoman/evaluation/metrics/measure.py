@@ -8,10 +8,11 @@ import numpy as np
 
 from dragoman.errors import UserError
 from dragoman.evaluation.metrics.bootstrap import RESAMPLES, bootstrap, confidence_interval
+from dragoman.evaluation.metrics.classes import measure_classes
 from dragoman.evaluation.metrics.confusion import count_confusions
 from dragoman.evaluation.metrics.metric import Outputs, References, Statistics
 from dragoman.evaluation.metrics.perplexity import bits, perplexity
-from dragoman.evaluation.metrics.registry import METRICS, compute_statistics
+from dragoman.evaluation.metrics.registry import METRICS, compute_statistics, label_metric
 from dragoman.evaluation.metrics.report import LengthBucket, Report, Score
 from dragoman.evaluation.metrics.words import split_words
 
@@ -28,6 +29,7 @@ def measure_outputs(
     tokens: Sequence[int] | None = None,
     symbols: bool = False,
     examples: int | None = None,
+    classes: Sequence[str] = (),
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Report:
@@ -37,7 +39,8 @@ def measure_outputs(
     number of tokens, the end symbol included; with them the report has a perplexity. ``symbols``
     says that targets are symbols separated by spaces: then the word error rate is called symbol
     error rate (on phones: PER). ``examples`` is the number of rows in the data, where those with the
-    same source were put together.
+    same source were put together. ``classes`` are those of a classifier; without them, targets that
+    look like classes are recognised.
     """
     names = [headline, *(name for name in metrics if name != headline)]
     statistics = {name: compute_statistics(name, outputs, references) for name in names if name != "perplexity"}
@@ -51,7 +54,7 @@ def measure_outputs(
         statistics,
         resamples,
         seed,
-        labels={"wer": "symbol error rate"} if symbols else {},
+        labels={name: label_metric(name, classes=bool(classes), symbols=symbols) for name in statistics},
         signatures={name: each.signature for name, each in statistics.items()},
     )
     return Report(
@@ -63,7 +66,8 @@ def measure_outputs(
         if source_lengths is None
         else score_by_length(statistics[headline], source_lengths, resamples=resamples, seed=seed),
         length_unit=length_unit,
-        confusion=count_confusions(outputs, references),
+        confusion=count_confusions(outputs, references, classes),
+        classes=measure_classes(outputs, references, classes),
         examples=examples,
     )
 

@@ -26,6 +26,13 @@ METRICS: dict[str, Metric] = {
 }
 
 
+def label_metric(name: str, *, classes: bool = False, symbols: bool = False) -> str:
+    """Return what a metric is called for targets that are ``classes``, ``symbols`` separated by spaces, or texts."""
+    if classes and name == "exact":
+        return "accuracy"
+    return "symbol error rate" if symbols and name == "wer" else METRICS[name].label
+
+
 def compute_statistics(name: str, outputs: Outputs, references: References) -> Statistics:
     """Compute the statistics of one metric for texts."""
     if len(outputs) != len(references):

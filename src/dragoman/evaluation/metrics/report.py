@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from dragoman.evaluation.metrics.classes import ClassReport
 from dragoman.evaluation.metrics.confusion import Confusion
 from dragoman.tables import html_table, make_frame
 
@@ -57,6 +58,7 @@ class Report:
     by_length: list[LengthBucket] = field(default_factory=list)
     length_unit: str = "tokens"
     confusion: Confusion | None = None  # only where the targets are a few classes
+    classes: ClassReport | None = None  # only where the targets are classes
     examples: int | None = None  # rows of the data; None: as many as were measured, or unknown
 
     @property
@@ -84,7 +86,7 @@ class Report:
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Report:
         """Return the report that ``to_json`` made these values of; unknown keys are ignored."""
-        confusion = plain.get("confusion")
+        confusion, classes = plain.get("confusion"), plain.get("classes")
         return cls(
             rows=plain["rows"],
             references=plain["references"],
@@ -93,6 +95,7 @@ class Report:
             by_length=[LengthBucket(**bucket) for bucket in plain["by_length"]],
             length_unit=plain["length_unit"],
             confusion=None if confusion is None else Confusion(**confusion),
+            classes=None if classes is None else ClassReport.from_json(classes),
             examples=plain.get("examples"),
         )
 
@@ -108,6 +111,8 @@ class Report:
         for score in self.scores.values():
             unit = f" {score.unit}" if score.unit else "  "
             lines.append(f"  {score.label:<{width}}  {score.value:8.2f}{unit}  [{score.low:.2f}, {score.high:.2f}]")
+        if self.classes is not None:
+            lines += ["", *self.classes.to_lines()]
         if self.by_length:
             label = self.scores[self.headline].label
             lines += ["", f"  {label} by source length ({self.length_unit})"]

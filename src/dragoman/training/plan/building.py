@@ -36,7 +36,15 @@ def build(choice: Choice) -> BuiltSystem:
     model = build_model(recipe, choice.modalities, choice.target)
     check_attention(model.decoder, recipe.training)
     lengths = output_lengths(choice.rows, recipe.token_limit)
-    system = System(recipe, choice.modalities, choice.target, model, lengths, columns=choice.data.columns)
+    system = System(
+        recipe,
+        choice.modalities,
+        choice.target,
+        model,
+        lengths,
+        classes=choice.classes,
+        columns=choice.data.columns,
+    )
     if recipe.training.ctc:
         tokens = [target[:-1].tolist() for target in choice.rows.targets]  # without the end symbol
         reasons += describe_ctc(recipe.training.ctc, state_counts(system, choice.rows), tokens)

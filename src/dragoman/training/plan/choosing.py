@@ -31,6 +31,7 @@ from dragoman.recipe.limits import (
 from dragoman.recipe.memory import Sizes, estimate_memory
 from dragoman.recipe.schema import Recipe, SourceConfig, make_recipe
 from dragoman.training.corpus import EncodedExamples
+from dragoman.training.plan.classes import describe_classes, find_classes
 from dragoman.training.plan.describing import describe_recipe
 from dragoman.training.plan.fitting import FittedData
 from dragoman.training.plan.reading import ReadData
@@ -49,6 +50,7 @@ class Choice:
     metric: metrics.MetricChoice
     origins: Origins
     reasons: tuple[str, ...]
+    classes: tuple[str, ...]  # of a classifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +75,21 @@ def choose(fitted: FittedData) -> Choice:
     read = fitted.read
     settled = settle_rows(fitted)
     recipe, data = name_tokenizers(settled.recipe, fitted), settled.data
-    metric = choose_metric(recipe, fitted.target, data)
+    classes: tuple[str, ...] = ()
+    if not recipe.is_language_model:
+        held_out = [example.target for side in (data.dev, data.test) for example in side]
+        targets = [example.target for example in data.train]
+        classes = find_classes(targets, held_out, fitted.target, recipe.target.classes)
+    metric = choose_metric(recipe, fitted.target, data, len(classes))
     reasons = (
         *settled.explained,
         *describe_recipe(recipe, settled.shape),
         *describe_memory(settled),
-        *describe_validation(metric, data),
+        *describe_classes(classes),
+        *describe_validation(metric, data, is_classifier=bool(classes)),
     )
     modalities = {name: apply_settings(modality, recipe.sources[name]) for name, modality in fitted.modalities.items()}
-    return Choice(recipe, modalities, fitted.target, data, settled.rows, metric, read.origins, reasons)
+    return Choice(recipe, modalities, fitted.target, data, settled.rows, metric, read.origins, reasons, classes)
 
 
 def settle_rows(fitted: FittedData) -> Settled:
@@ -243,12 +251,12 @@ def drop_too_long(data: Data, rows: EncodedExamples, lengths: Lengths, most: int
     return replace(data, train=list(rows.examples), audits={**data.audits, "train": audit}), rows
 
 
-def choose_metric(recipe: Recipe, target: Tokenizer, data: Data) -> metrics.MetricChoice:
+def choose_metric(recipe: Recipe, target: Tokenizer, data: Data, classes: int = 0) -> metrics.MetricChoice:
     """Choose the metrics of the run; the first decides which weights are the best."""
     if recipe.is_language_model:
         choice = metrics.LANGUAGE_MODEL_CHOICE
     else:
-        choice = metrics.choose_metrics(target.kind, [example.target for example in data.dev])
+        choice = metrics.choose_metrics(target.kind, [example.target for example in data.dev], classes)
     if recipe.metric == "auto":
         return choice
     return metrics.MetricChoice(recipe.metric, choice.metrics, "it was asked for")
@@ -264,9 +272,10 @@ def describe_memory(settled: Settled) -> list[str]:
     ]
 
 
-def describe_validation(metric: metrics.MetricChoice, data: Data) -> list[str]:
+def describe_validation(metric: metrics.MetricChoice, data: Data, is_classifier: bool = False) -> list[str]:
     """Describe how validations measure the model."""
-    reasons = [f"metric: {metrics.METRICS[metric.headline].label}, because {metric.reason}"]
+    label = metrics.label_metric(metric.headline, classes=is_classifier)
+    reasons = [f"metric: {label}, because {metric.reason}"]
     if metric.headline != "perplexity" and (sources := len(references(data.dev))) > DEV_SOURCES:
         reasons.append(
             f"validation: decodes {DEV_SOURCES:,} of the {sources:,} dev sources; the loss is that of all rows"

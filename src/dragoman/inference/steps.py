@@ -1,0 +1,253 @@
+"""The steps that a prediction consists of: prepare, search, describe; score given outputs; look inside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from dragoman.config import TooLong
+from dragoman.data.reading.memory import is_frame
+from dragoman.data.vocabulary import BOS, EOS
+from dragoman.errors import UserError
+from dragoman.inference import scoring
+from dragoman.inference.engine.contract import Engine, SelfAttention
+from dragoman.inference.inputs import InputReader
+from dragoman.inference.predictions import Prediction, make_prediction
+from dragoman.inference.requests import PreparedInput, as_inputs, as_strings, texts_by_source
+from dragoman.search.options import SearchConfig
+from dragoman.search.paths import rescore
+from dragoman.search.run import search
+from dragoman.search.trace import Result
+from dragoman.types import Axis
+
+if TYPE_CHECKING:
+    from dragoman.inference.system import System
+
+
+class DeadlineExceeded(UserError):
+    """A search did not end in the time that it was given."""
+
+
+class SearchCancelled(UserError):
+    """Whoever asked for a search does not want it any more."""
+
+
+@dataclass(frozen=True, repr=False)
+class Steps:
+    """A system, the engine that computes for it, and the search settings to ask with."""
+
+    system: System
+    config: SearchConfig
+
+    @property
+    def engine(self) -> Engine:
+        return self.system.engine
+
+    def prepare(self, source: Any) -> PreparedInput:
+        """Turn an input into what the engine reads. Files are checked and read later, a batch at a time."""
+        source = as_strings(source)
+        texts = texts_by_source(source, self._names)
+        if (problem := self._too_many_characters(texts)) is not None:
+            return PreparedInput(source, texts, {}, problem)
+        return PreparedInput(source, texts, self.engine.prepare(texts))
+
+    def prepare_all(self, sources: Any) -> list[PreparedInput]:
+        """Prepare one input, several, or the rows of a table: a frame of pandas or polars, or a data set."""
+        if not is_frame(sources):
+            return [self.prepare(source) for source in as_inputs(sources)]
+        rows = InputReader(self.system).read_table(sources)
+        return [
+            self.prepare(row.raw)
+            if row.problem is None
+            else PreparedInput(row.raw, {}, {}, f"{row.place}: {row.problem}")
+            for row in rows
+        ]
+
+    def _too_many_characters(self, texts: Mapping[str, str]) -> str | None:
+        """Refuse a text that is longer than any row of the run's data could be."""
+        data = self.system.recipe.data
+        longest = max(map(len, texts.values()), default=0)
+        if data.running or longest <= data.max_characters:
+            return None
+        return (
+            f"the input has {longest:,} characters, and this run reads at most {data.max_characters:,} "
+            "(data.max_characters in training); shorten or split it"
+        )
+
+    @cached_property
+    def _names(self) -> tuple[str, ...] | None:
+        return None if self.system.is_language_model else tuple(self.system.modalities)
+
+    def length_limit(self, prepared: PreparedInput, prefix: Sequence[int] = ()) -> int:
+        """Return how many tokens an output may have. A language model may write as many after any prompt."""
+        limit = self.engine.length_limit(prepared.features)
+        return limit + len(prefix) if self.system.is_language_model else limit
+
+    def search(
+        self,
+        inputs: Sequence[PreparedInput],
+        prefixes: Sequence[Sequence[int]] | None = None,
+        *,
+        keys: Sequence[int] | None = None,
+        attention: bool = False,
+        deadline: float | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> list[Result]:
+        """Search for the outputs of a batch of inputs whose files have been read.
+
+        ``prefixes`` are the tokens that each output has to begin with, ``keys`` the numbers that seed sampling.
+        ``deadline`` is a time of ``time.monotonic``. When it has passed, ``DeadlineExceeded`` is raised; when
+        ``cancelled`` returns True, ``SearchCancelled``. Both are looked at once per token.
+        """
+        limits = [
+            self.length_limit(prepared, () if prefixes is None else prefixes[row])
+            for row, prepared in enumerate(inputs)
+        ]
+        decoder = self.engine.search_decoder(self.config)
+        with torch.inference_mode():
+            memory = self.engine.encode([prepared.arrays for prepared in inputs])
+            results = search(
+                decoder,
+                memory,
+                len(inputs),
+                self.config,
+                bos=BOS,
+                eos=EOS,
+                limits=limits,
+                prefix=prefixes,
+                keys=keys,
+                need_attention=attention and self.engine.has_attention,
+                on_step=_interruption(deadline, cancelled),
+            )
+            if decoder is self.engine.decoder:
+                return results
+            return rescore(self.engine.decoder, memory, results, bos=BOS, eos=EOS, config=self.config)
+
+    def search_each(
+        self,
+        inputs: Sequence[PreparedInput],
+        prefixes: Sequence[Sequence[int]] | None = None,
+        *,
+        keys: Sequence[int],
+        **options: Any,
+    ) -> list[Result | TooLong]:
+        """Search as ``search`` does; an input that is too long for the model or the memory has the error as result."""
+        try:
+            return list(self.search(inputs, prefixes, keys=keys, **options))
+        except (TooLong, MemoryError, RuntimeError) as error:
+            if not isinstance(error, TooLong) and not is_out_of_memory(error):
+                raise
+            if len(inputs) == 1:
+                sentence = (
+                    f"there is not enough memory for an input of {inputs[0].length:,} positions; shorten or split it"
+                )
+                return [error if isinstance(error, TooLong) else TooLong(sentence)]
+        return [
+            result
+            for row, prepared in enumerate(inputs)
+            for result in self.search_each(
+                [prepared], None if prefixes is None else [prefixes[row]], keys=[keys[row]], **options
+            )
+        ]
+
+    def describe(
+        self,
+        prepared: PreparedInput,
+        result: Result,
+        *,
+        axes: bool = True,
+        trace: bool = True,
+        prompt: str | None = None,
+    ) -> Prediction:
+        """Turn a search result into a prediction. ``axes``: with the labels of the positions that attention is over."""
+        labelled = self.axes(prepared) if axes else {}
+        made = make_prediction(prepared.source, labelled, result, self.system.target, trace=trace, prompt=prompt)
+        return replace(made, strides=self.system.strides, reads_source=self.system.model.decoder.reads_source)
+
+    # ---- given outputs, and the inside
+
+    def force(
+        self, prepared: PreparedInput, sequences: Sequence[Sequence[int]], *, alternatives: int = 0,
+        attention: bool = False,
+    ) -> list[scoring.ForcedPath]:  # fmt: skip
+        """Return each output as the model sees it when its tokens are given, with the likeliest alternatives."""
+        return scoring.force_paths(
+            self.engine,
+            prepared.arrays,
+            sequences,
+            vocabulary=self.system.target.size,
+            alternatives=alternatives,
+            attention=attention,
+        )
+
+    def class_probabilities(self, inputs: Sequence[PreparedInput]) -> list[dict[str, float]]:
+        """Return the probability of each class of the run for each input, the likeliest first.
+
+        They are the probabilities of the classes as outputs, divided by their sum.
+        """
+        classes, target = self.system.classes, self.system.target
+        if not inputs or not classes:
+            return [{} for _ in inputs]
+        outputs = [[*target.encode(label), EOS] for label in classes]
+        scores = scoring.score_classes(self.engine, [each.arrays for each in inputs], outputs, target.size)  # (B, K)
+        shares = np.exp(scores - scores.max(1, keepdims=True))
+        shares /= shares.sum(1, keepdims=True)
+        return [{classes[index]: float(row[index]) for index in np.argsort(-row, kind="stable")} for row in shares]
+
+    def rank_scores(self, prepared: PreparedInput, path: scoring.ForcedPath) -> np.ndarray:
+        """Return what the search counts for each token, (T,): the model's own numbers, or a mix with CTC's."""
+        decoder = self.engine.search_decoder(self.config)
+        if decoder is self.engine.decoder:
+            return path.log_probs
+        memory = self.engine.encode([prepared.arrays])
+        return scoring.score_with(decoder, memory, path.tokens, self.engine.device)
+
+    def self_attention(self, prepared: PreparedInput, outputs: Sequence[Sequence[int]]) -> SelfAttention:
+        """Return the self-attention of both sides for the tokens of some outputs."""
+        return self.engine.self_attention(prepared.arrays, outputs)
+
+    def add_self_attention(self, prediction: Prediction, prepared: PreparedInput, result: Result) -> Prediction:
+        """Return the prediction with the self-attention of its input and of each of its outputs."""
+        maps = self.self_attention(prepared, [hypothesis.tokens for hypothesis in result.hypotheses])
+        outputs = tuple(
+            replace(output, self_attention=own) for output, own in zip(prediction.outputs, maps.outputs, strict=True)
+        )
+        return replace(prediction, outputs=outputs, self_attention=maps.encoder)
+
+    def represent(self, inputs: Sequence[PreparedInput]) -> tuple[np.ndarray, str]:
+        """Return one vector per input, (B, D), and what the vectors are, in words."""
+        return self.engine.represent([prepared.arrays for prepared in inputs])
+
+    def axes(self, prepared: PreparedInput) -> dict[str, Axis]:
+        """Return the labels of the positions that a decoder looks at, by source."""
+        arrays, strides = self.engine.own_arrays(prepared.arrays), self.system.strides
+        return {name: modality.axis(arrays[name], strides[name]) for name, modality in self.system.modalities.items()}
+
+    def file_arrays(self, prepared: PreparedInput) -> dict[str, np.ndarray]:
+        """Return the sources that are files as the model read them."""
+        arrays = self.engine.own_arrays(prepared.arrays)
+        return {name: arrays[name] for name, modality in self.system.modalities.items() if modality.is_file}
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an error of Python or torch says that memory could not be had, on whatever device."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+
+
+def _interruption(deadline: float | None, cancelled: Callable[[], bool] | None) -> Callable[[], None] | None:
+    if deadline is None and cancelled is None:
+        return None
+
+    def check() -> None:
+        if deadline is not None and time.monotonic() > deadline:
+            raise DeadlineExceeded("the search did not end in the time it was given; give it more, or a shorter input")
+        if cancelled is not None and cancelled():
+            raise SearchCancelled("the search was cancelled")
+
+    return check

@@ -1,0 +1,194 @@
+"""Targets that are classes: outputs are labels, with probabilities of all of them and scores of each."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import dragoman
+from dragoman.data import tokenizers
+from dragoman.data.tokenizers import TokenizerConfig
+from dragoman.errors import UserError
+from dragoman.evaluation import metrics
+from dragoman.search.rules import allow_only
+from dragoman.training.plan import plan
+from dragoman.training.plan.classes import find_classes
+
+LABELS = ("negative", "neutral", "positive")
+SMALL: dict[str, Any] = {
+    "source": {"embedding": 16},
+    "encoder": {"width": 16},
+    "decoder": {"width": 32, "embedding": 16, "dropout": 0.1},
+    "target": {"tokenizer": {"kind": "characters"}},
+    "training": {"threads": 1, "batch_tokens": 256, "max_updates": 60, "average": 2},
+}
+
+
+def write_rows(path: Path, rows: int = 200) -> Path:
+    """Write strings of letters with a label that says which letter is more frequent; one label is rare."""
+    generator = random.Random(3)
+    seen: dict[str, str] = {}
+    while len(seen) < rows:
+        text = "".join(generator.choices("ab", weights=(1, 2), k=generator.randint(4, 9)))
+        balance = text.count("a") - text.count("b")
+        seen[text] = LABELS[1 + (balance > 0) - (balance < 0)]
+    path.write_text("".join(f"{text}\t{label}\n" for text, label in seen.items()), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("classes")
+    dragoman.train(write_rows(folder / "rows.tsv"), out=folder / "run", settings=SMALL)
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def system(run: Path) -> dragoman.System:
+    return dragoman.load(run)
+
+
+def test_the_n_best_are_labels(system: dragoman.System, run: Path, call: Any) -> None:
+    assert sorted(system.classes) == sorted(LABELS)
+    for prediction in system.predict(["abba", "zzz", "b", "a" * 40], n_best=3):
+        assert sorted(output.text for output in prediction.outputs) == sorted(LABELS)
+        assert all(output.finished for output in prediction.outputs)
+        scores = [output.log_prob for output in prediction.outputs]
+        assert scores == sorted(scores, reverse=True), "the most probable label first, however long it is"
+    assert {output.text for output in system.predict("abba", sample=True, n_best=50).outputs} <= {*LABELS}
+    assert sorted(call("predict", run, "--n-best", 3, stdin=b"abba\n").lines[0].split("\t")) == sorted(LABELS)
+    assert len(system.predict("abba", n_best=8).outputs) == 3, "there are no more labels"
+
+
+def test_probabilities_are_those_of_forced_scoring(system: dragoman.System, run: Path, call: Any) -> None:
+    inputs = ["abba", "bbbb", "", "aab"]
+    predictions = system.predict(inputs, n_best=3)
+    for text, prediction in zip(inputs, predictions, strict=True):
+        if not text:
+            assert prediction.probabilities is None
+            continue
+        forced = np.exp([scored.log_prob for scored in system.score([text] * 3, LABELS)])
+        assert prediction.probabilities is not None
+        assert [prediction.probabilities[label] for label in LABELS] == pytest.approx(forced / forced.sum(), abs=1e-4)
+        assert sum(prediction.probabilities.values()) == pytest.approx(1)
+        assert list(prediction.probabilities) == [output.text for output in prediction.outputs]
+    printed = json.loads(call("predict", run, "--json", stdin=b"abba\n").lines[0])
+    assert printed["probabilities"] == pytest.approx(dict(predictions[0].probabilities or {}), abs=1e-6)
+    assert system.predict("abba", probabilities=False).probabilities is None
+    assert "p(positive)" in predictions.to_pandas().columns
+    assert "probability" in predictions[0]._repr_html_()
+
+
+def test_an_ensemble_is_a_classifier_too(system: dragoman.System, run: Path) -> None:
+    both = dragoman.load([run, run])
+    alone = system.predict("abba").probabilities
+    assert both.predict("abba").probabilities == pytest.approx(alone, abs=1e-4)
+
+
+def test_forbidden_classes_and_forced_beginnings(system: dragoman.System) -> None:
+    left = system.predict("bbbb", forbid="negative", n_best=2)
+    assert sorted(output.text for output in left.outputs) == ["neutral", "positive"]
+    assert {output.text for output in system.predict("bbbb", prefix="ne", n_best=2).outputs} == {"negative", "neutral"}
+    with pytest.raises(UserError, match="every class of this run contains what is forbidden"):
+        system.predict("bbbb", forbid=["i", "e"])
+
+
+def test_the_report_has_accuracy_once_with_a_baseline_and_every_class(run: Path, call: Any) -> None:
+    rows = run.parent / "rows.tsv"
+    text = call("evaluate", run, rows).out.decode()
+    assert text.count("accuracy  ") == 1 and "exact match" not in text and "sequence error rate" not in text
+    assert "baseline" in text and "always 'negative'" in text and "precision" in text
+    report = dragoman.evaluate(run, rows)
+    assert isinstance(report, dragoman.Report)
+    again = dragoman.Report.from_json(json.loads(json.dumps(report.to_json())))
+    assert again == report and again.to_text() == report.to_text()
+    outputs = [one.text for one in dragoman.load(run).predict([line.split("\t")[0] for line in lines(rows)])]
+    gold = [line.split("\t")[1] for line in lines(rows)]
+    assert report.value == pytest.approx(100 * np.mean([a == b for a, b in zip(outputs, gold, strict=True)]))
+    saved = json.loads((run / "evaluation.json").read_text())
+    assert saved["scores"]["exact"]["label"] == "accuracy" and saved["classes"]["majority"] == "negative"
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def test_precision_recall_and_f1_by_hand() -> None:
+    gold = ["a"] * 6 + ["b"] * 3 + ["c"]
+    outputs = ["a"] * 4 + ["b"] * 2 + ["b", "b", "a"] + ["a"]
+    report = metrics.measure_outputs(outputs, [[one] for one in gold], metrics=["exact"],
+                                     classes=["a", "b", "c"], resamples=10)  # fmt: skip
+    found = report.classes
+    assert found is not None
+    assert (found.majority, found.baseline) == ("a", 60)
+    by_label = {each.label: (each.rows, each.outputs, each.precision, each.recall) for each in found.classes}
+    assert by_label["a"] == (6, 6, pytest.approx(400 / 6), pytest.approx(400 / 6))
+    assert by_label["b"] == (3, 4, 50, pytest.approx(200 / 3))
+    assert by_label["c"] == (1, 0, 0, 0)
+    assert found.macro_f1 == pytest.approx((400 / 6 + 2 * 50 * 200 / 3 / (50 + 200 / 3) + 0) / 3)
+    assert [score.label for score in report.scores.values()] == ["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("train", "held_out", "wanted", "classes"),
+    [
+        (["yes", "no"] * 10, ["no"], "auto", {"yes", "no"}),
+        (["yes", "no"] * 10, ["perhaps"], "auto", set()),  # a target that training never saw: not a closed set
+        (["yes", "no"] * 10, ["no"], "no", set()),
+        (["yes", "no", "perhaps", "never"], ["no"], "auto", set()),  # seen once each
+        (["yes", "no", "perhaps", "never"], ["no"], "yes", {"yes", "no", "perhaps", "never"}),
+        (["a b c d", "no"] * 10, [], "auto", set()),  # a sentence
+        (["only"] * 10, [], "auto", set()),
+    ],
+)
+def test_classes_are_few_short_and_repeated(
+    train: Sequence[str], held_out: Sequence[str], wanted: str, classes: set[str]
+) -> None:
+    target = tokenizers.fit(TokenizerConfig(kind="characters"), train, "target")
+    assert {*find_classes(train, held_out, target, wanted)} == classes
+
+
+def test_too_many_classes_are_refused() -> None:
+    targets = [f"label {index}" for index in range(300)]
+    target = tokenizers.fit(TokenizerConfig(kind="characters"), targets, "target")
+    with pytest.raises(UserError, match=r"target\.classes = yes: .* 300 distinct targets"):
+        find_classes(targets, [], target, "yes")
+
+
+def test_the_plan_says_so_and_how_to_change_it(tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.tsv")
+    planned = plan(rows, settings=SMALL)
+    (reason,) = [reason for reason in planned.reasons if reason.startswith("classes:")]
+    assert "3 labels (negative" in reason and "--set target.classes=no" in reason
+    assert "metric: accuracy, because targets are 3 classes: right or wrong as a whole" in planned.reasons
+    free = plan(rows, settings="target.classes=no")
+    assert free.system.classes == () and len(free.metric.metrics) > 1
+
+
+def test_a_run_of_an_earlier_version_loads_without_classes(run: Path, tmp_path: Path) -> None:
+    old = Path(shutil.copytree(run, tmp_path / "old"))
+    config = json.loads((old / "config.json").read_text())
+    del config["classes"]
+    del config["recipe"]["target"]["classes"]
+    del config["recipe"]["search"]["only"]
+    (old / "config.json").write_text(json.dumps(config))
+    system = dragoman.load(old)
+    assert system.classes == () and system.predict("abba").probabilities is None
+
+
+def test_the_rule_leaves_what_is_forced_off_its_outputs_free() -> None:
+    rule = allow_only([(5, 6), (5, 7, 8)], eos=1)
+    log_probs = torch.zeros(4, 10)
+    allowed = rule(torch.tensor([[5, 6], [5, 7], [9, 9], [5, 9]]), log_probs) == 0
+    assert allowed[0].nonzero().flatten().tolist() == [1]
+    assert allowed[1].nonzero().flatten().tolist() == [8]
+    assert allowed[2].all() and allowed[3].all()
+    assert (log_probs == 0).all(), "what it was given is not written into"
