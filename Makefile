@@ -9,11 +9,11 @@ TONES := examples/tones/data/test.tsv
 MODULES := studio/node_modules/.package-lock.json
 
 # One thread for each process: the tests run in two, and more threads than cores slow each other down.
-test test-all test-browser: export OMP_NUM_THREADS = 1
-test test-all test-browser: export GOMP_SPINCOUNT = 1000
+test test-all test-browser faults: export OMP_NUM_THREADS = 1
+test test-all test-browser faults: export GOMP_SPINCOUNT = 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-all test-browser check format page-if-possible page studio docs bench clean
+.PHONY: help demo examples test faults test-all test-browser check format page-if-possible page studio docs bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
@@ -44,6 +44,9 @@ test: $(READY)  ## run the tests, in two processes
 
 test-all: $(READY)  ## run all tests: every combination of parts, where `make test` covers every pair
 	$(BIN)/python -m pytest -n 2 -q -m ''
+
+faults: $(READY)  ## damage, fail, kill and fuzz at full length (half an hour); figures: tests/faults/results.json
+	DRAGOMAN_FAULTS=long $(BIN)/python -m pytest -q -s tests/faults
 
 test-browser: $(READY)  ## drive the web page in a browser (needs Chromium: apt-get install chromium)
 	BROWSER_TESTS=required $(BIN)/python -m pytest -q tests/browser

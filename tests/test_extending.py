@@ -76,6 +76,7 @@ class Numbers(Modality):
 
     def save(self, folder, name):
         write_json(folder / f"{name}.numbers.json", {"largest": self.largest})
+        return [f"{name}.numbers.json"]
 
     @classmethod
     def load(cls, config, folder, name):

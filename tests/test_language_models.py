@@ -29,6 +29,7 @@ from dragoman.data.vocabulary import BOS, EOS, PAD
 from dragoman.errors import UserError
 from dragoman.evaluation.evaluate import evaluate
 from dragoman.evaluation.metrics import measure_text
+from dragoman.files import write_json
 from dragoman.inference.system import System
 from dragoman.recipe.layers import gather_settings
 from dragoman.recipe.schema import make_recipe
@@ -273,7 +274,7 @@ def test_a_run_of_an_earlier_version_goes_on(text: Path, tmp_path: Path) -> None
     train(text, out=tmp_path, preset="lm-rnn", settings=asked)
     record = json.loads((tmp_path / "run.json").read_text())
     del record["recipe"]["training"]["chunk"], record["recipe"]["data"]["running"]
-    (tmp_path / "run.json").write_text(json.dumps(record))
+    write_json(tmp_path / "run.json", record)
     train(text, out=tmp_path, preset="lm-rnn", settings=merge(asked, {"training": {"max_updates": 6}}))
     with pytest.raises(UserError, match="another run"):
         train(text, out=tmp_path, preset="lm-rnn", settings=merge(asked, {"data": {"running": True}}))

@@ -11,6 +11,7 @@ import pytest
 
 import dragoman
 from dragoman.errors import UserError
+from dragoman.files import write_json
 from dragoman.inference.predictions import Prediction, Scored
 from dragoman.inference.system import System
 
@@ -96,7 +97,7 @@ def test_the_number_of_outputs_is_the_runs_own_unless_given(
     shutil.copytree(tiny_run.folder, run)
     config = json.loads((run / "config.json").read_text())
     config["recipe"]["search"]["n_best"] = 3
-    (run / "config.json").write_text(json.dumps(config))
+    write_json(run / "config.json", config)
     assert len(dragoman.load(run).predict("abcd").outputs) == 3
     assert len(call("predict", run, stdin=b"abcd\n").lines[0].split("\t")) == 3
 

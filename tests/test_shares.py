@@ -103,7 +103,7 @@ def test_threads_that_race_give_the_same_run_every_time(
         train(pairs, out=tmp_path / name, settings=settings)
     for updates in (3, 4):
         asked = iter(range(1, updates + 1))
-        train(pairs, out=tmp_path / "pieces", settings=settings, should_stop=lambda n=updates, a=asked: next(a) == n)
+        train(pairs, out=tmp_path / "pieces", settings=settings, should_stop=lambda n=updates, a=asked: next(a, n) == n)
     train(pairs, out=tmp_path / "pieces", settings=settings)
     assert digest("one") == digest("two") == digest("pieces")
 

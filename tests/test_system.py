@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import dragoman
 from dragoman.data.vocabulary import EOS
 from dragoman.errors import UserError
+from dragoman.files import read_tensor_header, write_json, write_tensors
 from dragoman.inference.predictions import Prediction
 from dragoman.inference.system import System
 from dragoman.runs.weights import named_weights
@@ -374,7 +375,7 @@ def test_a_config_that_makes_no_sense_is_refused_by_name(copied: Path, change: C
     path = copied / "config.json"
     plain = json.loads(path.read_text(encoding="utf-8"))
     change(plain)
-    path.write_text(json.dumps(plain), encoding="utf-8")
+    write_json(path, plain)
     with pytest.raises(UserError, match=r"config\.json"):
         dragoman.load(copied)
 
@@ -383,7 +384,7 @@ def test_weights_of_another_shape_are_refused(copied: Path) -> None:
     path = copied / "config.json"
     plain = json.loads(path.read_text(encoding="utf-8"))
     plain["recipe"]["decoder"]["width"] = 48
-    path.write_text(json.dumps(plain), encoding="utf-8")
+    write_json(path, plain)
     with pytest.raises(UserError, match=r"model\.safetensors: does not fit the config.*other shape: \['decoder"):
         dragoman.load(copied)
 
@@ -396,7 +397,7 @@ def test_weights_by_other_names_are_refused(copied: Path, change: str) -> None:
         del weights[min(weights)]
     else:
         weights["decoder.new"] = torch.zeros(1)
-    save_file(weights, path)
+    write_tensors(path, weights, read_tensor_header(path).metadata)
     with pytest.raises(UserError, match=rf"model\.safetensors.*{change}: \["):
         dragoman.load(copied)
 

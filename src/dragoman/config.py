@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from dragoman.errors import UserError
+from dragoman.files import SMALL, open_regular
 
 
 class Section(BaseModel):
@@ -21,7 +22,12 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=False, validate_default=True, use_attribute_docstrings=True
+        frozen=True,
+        extra="forbid",
+        strict=False,
+        validate_default=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
     )
 
     @field_validator("*", mode="before")
@@ -53,7 +59,8 @@ class PartError(ValueError):
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file, or raise a sentence that says what is wrong with it."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with open_regular(path, SMALL) as file:
+            return tomllib.loads(file.read().decode("utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such config file") from None
     except OSError as error:

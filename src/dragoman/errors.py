@@ -22,3 +22,7 @@ class ReportedError(UserError):
 
 class UnfinishedRun(UserWarning):
     """A run answers although its training was stopped before the end."""
+
+
+class Unverified(UserWarning):
+    """A file carries no checksum, so that damage to it cannot be noticed."""

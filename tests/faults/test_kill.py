@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.runs.folder import CHECKPOINTS
 from dragoman.training.checkpoints.checkpoint import read_progress
 
 KILLS = int(os.environ.get("DRAGOMAN_KILLS", "0"))
@@ -108,7 +109,8 @@ class Victim:
         files = [path for path in self.folder.rglob("*") if path.is_file()]
         kinds = {".json", ".jsonl", ".safetensors", ".md", ".html"}  # the last is the report, where the page is built
         assert {path.suffix for path in files} <= kinds
-        assert len(list(self.folder.glob("snapshots/*"))) == TRAINING["average"]
+        kept = {entry[2] for name in CHECKPOINTS for entry in read_progress(self.folder / name).snapshots}
+        assert {float(path.stem) for path in self.folder.glob("snapshots/*")} == kept
         assert {"README.md", "evaluation.json"} <= {path.name for path in files}
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import UserError
+from dragoman.files import read_json
 from dragoman.training.race import (
     Candidate,
     RaceEnded,
@@ -98,7 +99,7 @@ def test_a_race_that_was_killed_comes_to_the_same_result(
                 break  # killed between two events
     end = ended(list(race(candidates(5), rungs, place / "killed.json", Track(table, backwards=True))))
     assert end == whole
-    states = [json.loads((place / name).read_text(encoding="utf-8")) for name in ("whole.json", "killed.json")]
+    states = [read_json(place / name) for name in ("whole.json", "killed.json")]
     assert states[0] == states[1]
 
 

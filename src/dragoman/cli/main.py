@@ -69,18 +69,19 @@ for verb in VERBS:
 @contextmanager
 def plain_warnings() -> Iterator[None]:
     """Print the program's own warnings as sentences, without the line of code that gives them."""
-    from dragoman.errors import UnfinishedRun
+    from dragoman.errors import UnfinishedRun, Unverified
 
     show_usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, UnfinishedRun):
+        if issubclass(category, UnfinishedRun | Unverified):
             print(f"dragoman: {message}", file=sys.stderr)
         else:
             show_usual(message, category, *place, **more)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UnfinishedRun)
+        warnings.simplefilter("always", Unverified)
         warnings.showwarning = show
         yield
 
@@ -108,6 +109,9 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except MemoryError:
+        print("dragoman: there is not enough memory for this; give less at once, or a smaller model", file=sys.stderr)
+        sys.exit(UserError.exit_code)
     except OSError as error:  # e.g. a full disk, a folder without write permission
         # what is written to files names them, so a full disk without a name is that of the output
         where = error.filename or ("standard output" if error.errno == errno.ENOSPC else "")

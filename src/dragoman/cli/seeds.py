@@ -72,7 +72,7 @@ def train_seeds(
     display = choose_display(messages.quiet)
     with exclusive_lock(folder) as lock, stop_on_signal() as should_stop:
         try:
-            for event in run_jobs(todo, crew.count, crew.threads, should_stop, lock):
+            for event in run_jobs(todo, crew.count, crew.threads, should_stop, lock.descriptor):
                 display(event)
                 if isinstance(event, JobEnded) and not event.is_done:
                     interrupted = interrupted or event.is_interrupted

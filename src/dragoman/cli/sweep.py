@@ -89,7 +89,7 @@ def sweep(
             f"everything is saved in {folder}; Ctrl-C stops all, and the same command resumes\n"
         )
         try:
-            ended, failures = _run(whole, display, should_stop, lock, test)
+            ended, failures = _run(whole, display, should_stop, lock.descriptor, test)
         finally:
             display.close()
         interrupted = should_stop() or not (ended.finished or failures)

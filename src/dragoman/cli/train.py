@@ -82,6 +82,7 @@ def train(
     from dragoman.process.place import find_place
     from dragoman.runs.folder import default_folder
     from dragoman.training import display, run
+    from dragoman.training.events import Started, Stopped
     from dragoman.training.worker import Job
 
     messages = Messages.of(quiet, verbose)
@@ -126,11 +127,18 @@ def train(
             display.print_plan(plan, trainer, every_setting=verbose)
         messages.note(f"  everything is saved in {run_folder}; Ctrl-C stops, and the same command resumes\n")
 
-    with stop_on_signal() as should_stop:
+    with stop_on_signal(waits=False) as should_stop:
+
+        def on_event(event: Any) -> None:
+            if isinstance(event, Started | Stopped):
+                # outside the training loop everything is on disk, or can be made again
+                should_stop.waits = isinstance(event, Started) or not event.finished
+            progress(event)
+
         try:
             system = run.train(
                 files, dev, test, out=folder, preset=preset, config=config, settings=overrides, fresh=fresh,
-                on_plan=on_plan, on_event=progress, should_stop=should_stop,
+                on_plan=on_plan, on_event=on_event, should_stop=should_stop,
             )  # fmt: skip
         finally:
             progress.close()

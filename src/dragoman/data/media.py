@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dragoman.errors import UserError
+from dragoman.files import open_regular
 
 if TYPE_CHECKING:
     from dragoman.data.modality import Modality
@@ -88,9 +89,9 @@ def _suffix_kind(path: str, modalities: dict[str, type[Modality]]) -> str | None
 def content_kind(path: str) -> str | None:
     """Return the kind of file that its first bytes show, whatever its name, or None."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return head_kind(file.read(_HEAD))
-    except (OSError, ValueError):
+    except (OSError, ValueError, UserError):
         return None
 
 

@@ -161,8 +161,8 @@ class Modality(ABC):
         """Return the labels of the positions after an encoder of this stride."""
 
     @abstractmethod
-    def save(self, folder: Path, name: str) -> None:
-        """Write what was learnt about the source ``name`` into the folder of a run."""
+    def save(self, folder: Path, name: str) -> list[str]:
+        """Write what was learnt about the source ``name`` into a run's folder; return the names of the files."""
 
     @classmethod
     @abstractmethod

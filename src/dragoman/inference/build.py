@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import torch
 
 from dragoman.config import ConfigError
 from dragoman.data.modality import Modality
 from dragoman.data.tokenizers import Tokenizer
+from dragoman.files import read_tensor_header
 from dragoman.nn.blocks.joined_sources import JoinedSources
 from dragoman.nn.contracts import Encoder, Frontend
+from dragoman.nn.init import without_initialisation
 from dragoman.nn.model import Model
 from dragoman.parts import kind_of, kinds, part
 from dragoman.recipe.schema import Recipe
+from dragoman.runs.bounds import check_buffers, check_numbers
+from dragoman.runs.setup import Setup
+from dragoman.runs.weights import KIND, check_origin, check_shapes, load_weights, read_weights
 from dragoman.types import Layout
 
 
@@ -49,6 +55,26 @@ def build_model(recipe: Recipe, modalities: Mapping[str, Modality], target: Toke
     if recipe.training.ctc and memory is not None:
         model.ctc = torch.nn.Linear(memory.width, target.size)  # behind all others' draws
     return model.eval()
+
+
+def build_from_file(setup: Setup, path: Path) -> Model:
+    """Build the model of a run and load its weights. The caller's random state is left as it was.
+
+    Config and weights may come from anyone. So nothing is allocated before the header of the file has
+    shown that the model is as large as the file.
+    """
+    header = read_tensor_header(path)
+    check_origin(path, header.metadata, KIND, setup.run)
+    check_numbers(setup.recipe, header, path)
+    with torch.random.fork_rng(devices=[]), without_initialisation():
+        with torch.device("meta"):
+            outline = build_model(setup.recipe, setup.modalities, setup.target)
+        check_shapes(outline, header.shapes, path)
+        check_buffers(outline, header, path)
+        del outline
+        model = build_model(setup.recipe, setup.modalities, setup.target)
+    load_weights(model, read_weights(path, KIND, setup.run), path)
+    return model
 
 
 def build_frontend(modality: Modality) -> Frontend:

@@ -6,7 +6,7 @@ changes, and many threads may ask one at once: each gets what it would get alone
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
@@ -64,6 +64,7 @@ class Session(Steps):
         first: int = 0,
         keep_arrays: bool = False,
         probabilities: bool = True,
+        cancelled: Callable[[], bool] | None = None,
     ) -> Iterator[Prediction]:
         """Yield one prediction per input, in order, as soon as the batches that they are in are done.
 
@@ -71,6 +72,7 @@ class Session(Steps):
         (``keep_arrays``) are made only on request. ``prefix`` is what the outputs have to begin with: one text for all,
         or a list with a text for each input. ``first`` is the index of the first input if these are a part of many: it
         seeds sampling. ``probabilities``: if the run is a classifier, those of all its classes.
+        When ``cancelled`` returns True, ``SearchCancelled`` is raised.
         """
         check_batch(batch)
         inputs = self.prepare_all(sources)
@@ -87,7 +89,8 @@ class Session(Steps):
             rows = list(readable)
             tokens = None if prefix is None else [self.system.target.encode(prefix[row]) for row in rows]
             keys = [first + row for row in rows]
-            results = self.search_each([readable[row] for row in rows], tokens, keys=keys, attention=attention)
+            asked = [readable[row] for row in rows]
+            results = self.search_each(asked, tokens, keys=keys, attention=attention, cancelled=cancelled)
             predictions = {}
             for row, result in zip(rows, results, strict=True):
                 prepared = readable[row]

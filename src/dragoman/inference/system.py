@@ -20,7 +20,7 @@ from dragoman.drawing.attention import AttentionView
 from dragoman.errors import UserError
 from dragoman.files import write_tensors
 from dragoman.inference.attention_view import view_attention
-from dragoman.inference.build import build_model
+from dragoman.inference.build import build_from_file
 from dragoman.inference.engine.contract import Engine
 from dragoman.inference.engine.torch import TorchEngine
 from dragoman.inference.predictions import Prediction, Scored
@@ -32,17 +32,18 @@ from dragoman.inference.requests import (
     merge_search_settings,
 )
 from dragoman.inference.session import Session
-from dragoman.nn.init import without_initialisation
 from dragoman.nn.model import Model
 from dragoman.process.devices import pick_device
 from dragoman.recipe.schema import Recipe
+from dragoman.runs.folder import recorded_run_name
 from dragoman.runs.lengths import LengthLimits
 from dragoman.runs.setup import FORMAT, Setup
-from dragoman.runs.weights import load_weights, named_weights, read_tensors
+from dragoman.runs.weights import KIND, WEIGHTS, named_weights, weights_metadata
 from dragoman.search.options import SearchConfig
 from dragoman.tables import Rows, html_table, shorten
 
-STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "prefix", "first", "keep_arrays", "probabilities")
+STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "prefix", "first", "keep_arrays", "probabilities",
+                  "cancelled")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,6 +65,7 @@ class System:
     model: Model  # of several runs put together, that of the first
     lengths: LengthLimits
     folder: Path | None = None
+    run: str | None = None  # the name of the run that it was loaded from, which its files carry
     combined: Engine | None = None  # what computes, where it is not the model alone
     classes: tuple[str, ...] = ()  # of a classifier: all its outputs
     columns: Mapping[str, ColumnPlace] = field(default_factory=dict)  # where each side was in the training table
@@ -234,13 +236,16 @@ class System:
             )
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        self.save_setup(folder)
-        write_tensors(folder / "model.safetensors", named_weights(self.model), {"format": str(FORMAT)})
+        run = self.save_setup(folder)
+        metadata = {"format": str(FORMAT), **weights_metadata(KIND, run)}
+        write_tensors(folder / WEIGHTS, named_weights(self.model), metadata)
         return folder
 
-    def save_setup(self, folder: Path) -> None:
-        """Write config and tokenisers: what is known before training."""
-        Setup(self.recipe, self.modalities, self.target, self.lengths, self.columns, self.classes).write(folder)
+    def save_setup(self, folder: Path) -> str:
+        """Write config and tokenisers, what is known before training, and return the name of the run."""
+        setup = Setup(self.recipe, self.modalities, self.target, self.lengths, self.columns, self.classes)
+        recorded = recorded_run_name(folder)
+        return setup.write(folder, self.run if recorded is None else recorded)
 
     def in_folder(self, folder: Path) -> System:
         """Return the same system, known by the folder it was saved in, and without caches."""
@@ -251,15 +256,10 @@ class System:
         """Load a run from its folder alone. Nothing in it is executed."""
         folder = Path(folder)
         setup = Setup.read(folder)
-        with (
-            torch.random.fork_rng(devices=[]),
-            without_initialisation(),
-        ):  # leaves the caller's random state
-            model = build_model(setup.recipe, setup.modalities, setup.target)
-        load_weights(model, read_tensors(folder / "model.safetensors"), folder / "model.safetensors")
+        model = build_from_file(setup, folder / WEIGHTS)
         model.to(pick_device(device)).eval()
-        system = cls(setup.recipe, setup.modalities, setup.target, model, setup.lengths, folder)
-        return replace(system, classes=setup.classes, columns=setup.columns)
+        given = setup.recipe, setup.modalities, setup.target, model, setup.lengths
+        return cls(*given, folder, setup.run, classes=setup.classes, columns=setup.columns)
 
 
 def _split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from dragoman.config import Section
 from dragoman.data.media import named
-from dragoman.files import damaged_file, read_json, write_json
+from dragoman.files import LARGE, damaged_file, read_json, write_json
 
 Built = TypeVar("Built")
 SAMPLE = 200  # files that statistics are learnt from
@@ -107,15 +107,18 @@ def spread_sample(items: Sequence[str], count: int) -> list[str]:
     return [items[index * len(items) // count] for index in range(count)]
 
 
-def write_record(folder: Path, name: str, record: dict[str, Any]) -> None:
-    """Save what was learnt about a source."""
-    write_json(folder / f"{name}.frames.json", record)
+def write_record(folder: Path, name: str, record: dict[str, Any]) -> list[str]:
+    """Save what was learnt about a source, and return the name of the file."""
+    path = folder / f"{name}.frames.json"
+    write_json(path, record)
+    return [path.name]
 
 
 def read_record(folder: Path, name: str, build: Callable[[dict[str, Any]], Built]) -> Built:
     """Return what ``build`` makes of the record that was saved for a source."""
     path = Path(folder) / f"{name}.frames.json"
-    record = read_json(path, f"missing; without it the source {name!r} cannot be read as in training")
+    missing = f"missing; without it the source {name!r} cannot be read as in training"
+    record = read_json(path, missing, limit=LARGE)
     try:
         return build(record)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -129,9 +129,9 @@ class Features(Modality):
         count = -(-len(array) // stride)
         return Axis("features", tuple(str(index * stride * self.config.stride) for index in range(count)))
 
-    def save(self, folder: Path, name: str) -> None:
+    def save(self, folder: Path, name: str) -> list[str]:
         overall = None if self.overall is None else self.overall.to_json()
-        write_record(folder, name, {"kind": "features", "features": self.features, "overall": overall})
+        return write_record(folder, name, {"kind": "features", "features": self.features, "overall": overall})
 
     @classmethod
     def load(cls, config: Any, folder: Path, name: str) -> Features:

@@ -40,7 +40,7 @@ class Image(Modality):
     file_title = "Pictures"
 
     class Config(Section):
-        size: int = Field(128, gt=0)
+        size: int = Field(128, gt=0, le=8192)
         """Longest side in pixels. Larger pictures are scaled down and keep their proportions."""
         enlarge: bool = False
         """Scale smaller pictures up to the same size."""
@@ -160,8 +160,10 @@ class Image(Modality):
         labels = (f"row {row + 1}, column {column + 1}" for row in range(rows) for column in range(columns))
         return Axis("image", tuple(labels), (rows, columns))
 
-    def save(self, folder: Path, name: str) -> None:
-        write_json(_record_path(folder, name), {"mean": self.mean, "deviation": self.deviation})
+    def save(self, folder: Path, name: str) -> list[str]:
+        path = _record_path(folder, name)
+        write_json(path, {"mean": self.mean, "deviation": self.deviation})
+        return [path.name]
 
     @classmethod
     def load(cls, config: Any, folder: Path, name: str) -> Image:

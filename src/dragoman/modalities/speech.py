@@ -199,10 +199,11 @@ class Speech(Modality):
         count = -(-len(array) // stride)
         return Axis("speech", tuple(f"{index * seconds:.2f} s" for index in range(count)), seconds=seconds)
 
-    def save(self, folder: Path, name: str) -> None:
+    def save(self, folder: Path, name: str) -> list[str]:
         speakers = {speaker: statistics.to_json() for speaker, statistics in self.speakers.items()}
         overall = None if self.overall is None else self.overall.to_json()
-        write_record(folder, name, {"kind": "speech", "rate": self.rate, "overall": overall, "speakers": speakers})
+        record = {"kind": "speech", "rate": self.rate, "overall": overall, "speakers": speakers}
+        return write_record(folder, name, record)
 
     @classmethod
     def load(cls, config: Any, folder: Path, name: str) -> Speech:

@@ -88,8 +88,8 @@ class Text(Modality):
         pieces = self.tokenizer.pieces(range(len(self.tokenizer.counts)))
         return np.array([index == EOS or piece.endswith(SENTENCE_ENDS) for index, piece in enumerate(pieces)])
 
-    def save(self, folder: Path, name: str) -> None:
-        self.tokenizer.save(folder, name)
+    def save(self, folder: Path, name: str) -> list[str]:
+        return self.tokenizer.save(folder, name)
 
     @classmethod
     def load(cls, config: Any, folder: Path, name: str) -> Text:

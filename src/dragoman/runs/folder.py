@@ -14,20 +14,15 @@ from dragoman.config import ConfigError
 from dragoman.data.reading.read import DataSource, as_paths
 from dragoman.data.reading.rows import TABLE_SUFFIXES
 from dragoman.errors import UserError
-from dragoman.files import damaged_file, exclusive_lock, read_json, write_json
+from dragoman.files import HeldFolder, damaged_file, exclusive_lock, read_json, write_json
 from dragoman.runs.history import AUDIT
-from dragoman.runs.setup import Setup, read_recipe
+from dragoman.runs.setup import MAY_CHANGE, Setup, name_run, read_recipe
 
 IDENTITY = "run.json"
 TRANSFERS = "init.json"
 CHECKPOINT = "checkpoint.safetensors"
-
-# Settings that may change when a run is resumed: they say how long and where to train, not what.
-MAY_CHANGE = {
-    *(f"training.{name}" for name in ("max_updates", "max_epochs", "max_time", "patience", "save_every", "log_every")),
-    *(f"training.{name}" for name in ("device", "threads", "loaders")),
-    "data.cache",
-}
+PREVIOUS_CHECKPOINT = "checkpoint.previous.safetensors"
+CHECKPOINTS = (CHECKPOINT, PREVIOUS_CHECKPOINT)  # the newest one first
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +51,20 @@ def default_folder(train: DataSource) -> Path:
 
 
 @contextmanager
-def reserve_folder(folder: Path, run: NewRun, *, fresh: bool) -> Iterator[None]:
+def reserve_folder(folder: Path, run: NewRun, *, fresh: bool) -> Iterator[HeldFolder]:
     """Reserve a folder for one run, and for one process that trains it.
 
     A folder that holds this very run already is taken as it is. ``fresh``: an old run in it is
     moved out of the way.
     """
-    if fresh and any((folder / name).exists() for name in (IDENTITY, CHECKPOINT)):
+    if fresh and any((folder / name).exists() for name in (IDENTITY, *CHECKPOINTS)):
         with exclusive_lock(folder):
             move_aside(folder)
     if not (folder / IDENTITY).exists():
         _refuse_unknown_files(folder)
-    with exclusive_lock(folder):
+    with exclusive_lock(folder) as held:
         _record(folder, run)
-        yield
+        yield held
 
 
 def check_folder(folder: Path, run: NewRun) -> None:
@@ -83,7 +78,10 @@ def check_folder(folder: Path, run: NewRun) -> None:
 def holds_exactly(folder: Path, run: NewRun) -> bool:
     """Return whether the folder's run was last trained with all these settings, limits included."""
     path = folder / IDENTITY
-    return path.exists() and read_json(path) == json.loads(json.dumps(_identity(run)))
+    if not path.exists():
+        return False
+    recorded = {key: value for key, value in read_json(path).items() if key != "run"}
+    return bool(recorded == json.loads(json.dumps(_identity(run))))
 
 
 def recorded_shares(folder: Path) -> int | None:
@@ -118,7 +116,7 @@ def move_aside(folder: Path) -> None:
 
 def _refuse_unknown_files(folder: Path) -> None:
     """Refuse a folder with files that training could overwrite."""
-    if (folder / CHECKPOINT).exists():
+    if any((folder / name).exists() for name in CHECKPOINTS):
         raise UserError(
             f"{folder}: holds a checkpoint, but not the {IDENTITY} that says what it belongs to; "
             "choose another --out, or --fresh to set the old files aside"
@@ -136,11 +134,12 @@ def _record(folder: Path, run: NewRun) -> None:
     """Check that the folder holds no other run, and write what is known of this one."""
     identity = _identity(run)
     path = folder / IDENTITY
+    name = name_run(identity)
     if path.exists():
-        _refuse_another_run(folder, identity)
+        name = _refuse_another_run(folder, identity)
     # before all else: files in a folder without it belong to nobody
-    write_json(path, {"version": __version__, **identity})
-    run.setup.write(folder)
+    write_json(path, {"version": __version__, **identity, "run": name})
+    run.setup.write(folder, name)
     write_json(folder / AUDIT, run.audit)
     if run.transfers:
         write_json(folder / TRANSFERS, list(run.transfers))
@@ -154,18 +153,25 @@ def _identity(run: NewRun) -> dict[str, Any]:
     return identity
 
 
-def _refuse_another_run(folder: Path, identity: Mapping[str, Any]) -> None:
-    """Refuse a folder whose run is not the one of this identity."""
-    differences = _differences_from(folder / IDENTITY, identity)
+def recorded_run_name(folder: Path) -> str | None:
+    """Return the name of the run that a folder belongs to; empty: it has none; None: it belongs to no run yet."""
+    path = folder / IDENTITY
+    return str(read_json(path).get("run", "")) if path.exists() else None
+
+
+def _refuse_another_run(folder: Path, identity: Mapping[str, Any]) -> str:
+    """Refuse a folder whose run is not the one of this identity, and return the name of the run."""
+    differences, name = _differences_from(folder / IDENTITY, identity)
     if differences:
         raise UserError(
             f"{folder}: holds another run (different: {'; '.join(differences[:4])}); "
             "choose another --out, or --fresh to set the old run aside"
         )
+    return name
 
 
-def _differences_from(path: Path, identity: Mapping[str, Any]) -> list[str]:
-    """Return in what the run of ``path`` differs from the run of this identity."""
+def _differences_from(path: Path, identity: Mapping[str, Any]) -> tuple[list[str], str]:
+    """Return in what the run of ``path`` differs from the run of this identity, and the run's name."""
     advice = "--fresh sets the old run aside and starts anew"
     recorded = read_json(path, advice=advice)
     try:
@@ -182,7 +188,7 @@ def _differences_from(path: Path, identity: Mapping[str, Any]) -> list[str]:
         differences.append("the data")
     if recorded.get("origins", {}) != identity.get("origins", {}):
         differences.append("the weights of the runs it starts from")
-    return differences
+    return differences, str(recorded.get("run", ""))  # the runs of earlier versions have no name
 
 
 def _setting_differences(old: Any, new: Any, path: str = "") -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import UserError
-from dragoman.files import read_json
+from dragoman.files import LARGE, open_regular, read_json, read_regular
 
 AUDIT = "audit.json"
 EVALUATION = "evaluation.json"
@@ -21,6 +21,7 @@ OTHER_EVALUATION = "evaluation.{}.json"  # an earlier one on the other side of t
 METRICS = "metrics.jsonl"
 ENDLESS = 10**9  # updates: neither these nor epochs are limited
 TAIL = 2**16  # bytes at the end of metrics.jsonl that tell how training ended
+METRICS_LIMIT = 256 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,7 @@ def read_metrics(folder: Path, after: int = 0) -> MetricsTail:
     A line that is still being written waits for the next call. A run that starts anew, or resumes
     from a checkpoint, makes the file shorter; then all of it is returned.
     """
-    path = folder / METRICS
-    data = path.read_bytes() if path.exists() else b""
+    data = read_regular(folder / METRICS, METRICS_LIMIT) if (folder / METRICS).exists() else b""
     restarted = after > len(data) or (after > 0 and data[after - 1 : after] != b"\n")
     begin = 0 if restarted else after
     lines = data[begin : data.rfind(b"\n") + 1]
@@ -58,18 +58,23 @@ def describe_unfinished(folder: Path) -> str | None:
     path = folder / METRICS
     if not path.exists():
         return None
-    with open(path, "rb") as file:
-        file.seek(max(0, path.stat().st_size - TAIL))
-        lines = file.read().splitlines()
+    with open_regular(path) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+        lines = file.read(TAIL).splitlines()
     events: list[dict[str, Any]] = []
     for line in lines:
-        with suppress(ValueError):  # the first may be half a line, the last still being written
-            events.append(json.loads(line))
+        # the first may be half a line, the last still being written
+        with suppress(ValueError, RecursionError):
+            event = json.loads(line)
+            if isinstance(event, dict) and isinstance(event.get("update"), int):
+                events.append(event)
     if not events or (events[-1].get("event") == "stopped" and events[-1].get("finished")):
         return None
-    update = max(int(event.get("update", 0)) for event in events)
-    last = next((event["last_update"] for event in reversed(events) if event.get("event") == "started"), ENDLESS)
-    limit = f" of at most {last:,}" if last < ENDLESS else ""
+    update = max(event["update"] for event in events)
+    if events[-1].get("diverged") is True:
+        return f"{folder}: training has diverged (update {update:,}); this answers with the last good weights before"
+    last = next((event.get("last_update") for event in reversed(events) if event.get("event") == "started"), ENDLESS)
+    limit = f" of at most {last:,}" if isinstance(last, int) and last < ENDLESS else ""
     return (
         f"{folder}: training has not reached its end (update {update:,}{limit}); this answers with the weights of its "
         "last stop, and the command that trained it resumes it"
@@ -78,7 +83,7 @@ def describe_unfinished(folder: Path) -> str | None:
 
 def read_audit(folder: Path) -> dict[str, Any]:
     """Return the audit of a run's data."""
-    return read_json(folder / AUDIT)
+    return read_json(folder / AUDIT, limit=LARGE)
 
 
 def read_evaluation(folder: Path, side: str | None = None) -> dict[str, Any] | None:
@@ -88,7 +93,7 @@ def read_evaluation(folder: Path, side: str | None = None) -> dict[str, Any] | N
     """
     for name in (EVALUATION,) if side is None else (EVALUATION, OTHER_EVALUATION.format(side)):
         if (folder / name).exists():
-            evaluation = read_json(folder / name)
+            evaluation = read_json(folder / name, limit=LARGE)
             if side is None or evaluation.get("side") == side:
                 return evaluation
     return None

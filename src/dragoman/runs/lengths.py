@@ -6,16 +6,19 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from pydantic import Field
 
 from dragoman.config import Section
+
+LONGEST = 10_000_000  # tokens: what no output needs, however long the pairs of training were
 
 
 class LengthLimits(Section):
     """The longest output: source length times ``ratio``, plus ``extra``, at most ``most``."""
 
-    ratio: float = 2.0
-    extra: int = 10
-    most: int = 500
+    ratio: float = Field(2.0, ge=0, le=10_000, allow_inf_nan=False)
+    extra: int = Field(10, ge=0, le=LONGEST)
+    most: int = Field(500, ge=0, le=LONGEST)
 
     @classmethod
     def of(cls, source: Sequence[int], target: Sequence[int]) -> LengthLimits:

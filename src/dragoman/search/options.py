@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from dragoman.config import ConfigError, Section
 
 Natural = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
+Width = Annotated[int, Field(ge=1, le=10_000)]  # memory grows with it
 
 SAMPLING = ("samples", "temperature", "top_k", "top_p", "seed")  # settings of sampling alone
 SEARCHING = ("beam", "stop")  # settings of search alone
@@ -39,9 +39,9 @@ class SearchConfig(Section):
     limit would otherwise win by its high average.
     """
 
-    beam: Positive = 5
+    beam: Width = 5
     """Width of the beam. 1: greedy search."""
-    n_best: Positive = 1
+    n_best: Width = 1
     """Number of outputs per source."""
     normalize: Literal["none", "average", "gnmt"] = "average"
     alpha: Annotated[float, Field(ge=0)] = 0.6
@@ -52,7 +52,7 @@ class SearchConfig(Section):
 
     min_length: Natural = 0
     """Fewest tokens before the end symbol."""
-    max_length: Positive | None = None
+    max_length: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
     """Most tokens, the end symbol included."""
     no_repeat_ngram: Natural = 0
     """No n-gram of this size occurs twice in an output. 0: off."""
@@ -65,7 +65,7 @@ class SearchConfig(Section):
     """Sequences of token ids of which each output is one, such as the labels of a classifier. Empty: any output."""
 
     sample: bool = False
-    samples: Positive = 1
+    samples: Width = 1
     """Number of independent outputs per source."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     top_k: Natural = 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.data.examples import count_sources
 from dragoman.errors import UserError
-from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated
+from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated, Warned
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -185,6 +185,8 @@ class PlainProgress(TerminalProgress):
                 self._say(_step_line(event))
         elif isinstance(event, Validated):
             self._say(validation_line(event, self._step))
+        elif isinstance(event, Warned):
+            self._say(f"warning: {event.message}")
         elif isinstance(event, Stopped):
             self._after_training = event.finished
             self._say(end_line(event))
@@ -258,6 +260,8 @@ class LiveProgress(TerminalProgress):
                 self._best = f" · best {event.metric} {metric_value(event):.2f}"
             line = fold(validation_line(event, self._step), self.progress.console.width, at="  ")
             self.progress.console.print(line, highlight=False)
+        elif isinstance(event, Warned):
+            self.progress.console.print(f"warning: {event.message}", highlight=False, markup=False, soft_wrap=True)
         elif isinstance(event, Stopped):
             self.close()
             _print(end_line(event))
@@ -340,4 +344,6 @@ def metric_value(event: Validated) -> float:
 def end_line(event: Stopped) -> str:
     if event.finished:
         return f"trained {event.update:,} updates in {format_duration(event.seconds)}: {event.reason}"
+    if event.diverged:
+        return f"stopped at update {event.update:,}: training has diverged"
     return f"stopped at update {event.update:,}; everything is saved, and the same command resumes from here"

@@ -74,6 +74,14 @@ class Validated:
 
 
 @dataclass(frozen=True, slots=True)
+class Warned:
+    """Something happened that a person should know: a damaged file, a batch that did not fit into memory."""
+
+    update: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotDue:
     """The weights are among those that the final model is averaged from, and have to be kept.
 
@@ -98,8 +106,9 @@ class Stopped:
 
     update: int
     reason: str
-    finished: bool  # False: the same command resumes from here
+    finished: bool  # False: the same command resumes from here, unless training diverged
     seconds: float
+    diverged: bool = False  # the model is worse than one that guesses; ``reason`` says how that was noticed
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,4 +119,4 @@ class Evaluated:
     report: Report
 
 
-Event: TypeAlias = Started | Stepped | Validated | SnapshotDue | CheckpointDue | Stopped | Evaluated
+Event: TypeAlias = Started | Stepped | Validated | Warned | SnapshotDue | CheckpointDue | Stopped | Evaluated

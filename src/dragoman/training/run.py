@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,17 +13,19 @@ import torch
 from dragoman.data.reading.read import DataSource
 from dragoman.data.splits import PathLike
 from dragoman.data.vocabulary import word_dropout_rates
+from dragoman.errors import UserError
 from dragoman.evaluation.evaluate import evaluate
 from dragoman.evaluation.metrics import Report
-from dragoman.files import write_atomically, write_json
+from dragoman.files import FolderGone, HeldFolder, write_json, write_run_file
+from dragoman.inference.steps import SearchCancelled
 from dragoman.inference.system import System
 from dragoman.recipe.layers import ConfigSource, Overrides
 from dragoman.runs.card import CardFacts, write_card
-from dragoman.runs.folder import NewRun, check_folder, default_folder, reserve_folder
+from dragoman.runs.folder import CHECKPOINT, NewRun, check_folder, default_folder, recorded_run_name, reserve_folder
 from dragoman.runs.history import EVALUATION, evaluated_update, keep_other_evaluation
 from dragoman.runs.setup import Setup
 from dragoman.training.checkpoints.checkpoint import Checkpoint
-from dragoman.training.checkpoints.snapshots import load_final_weights
+from dragoman.training.checkpoints.snapshots import kept_updates, load_final_weights
 from dragoman.training.corpus import make_caches, training_corpus
 from dragoman.training.events import Evaluated, Event, Stopped
 from dragoman.training.forecast import foresee_ending
@@ -75,12 +78,14 @@ def train(
     new_run = describe_run(planned)
     check_same(processes, new_run)
     with ExitStack() as reserved:
+        held: HeldFolder | None = None  # by the first process, which is the one that writes
 
         def reserve() -> None:
-            reserved.enter_context(reserve_folder(folder, new_run, fresh=fresh))
+            nonlocal held
+            held = reserved.enter_context(reserve_folder(folder, new_run, fresh=fresh))
 
         processes.on_first(reserve)
-        return _train(planned, folder, on_plan, on_event, should_stop, pause_at, evaluate_on, processes)
+        return _train(planned, folder, held, on_plan, on_event, should_stop, pause_at, evaluate_on, processes)
 
 
 def preview(
@@ -104,7 +109,7 @@ def preview(
     planned = fix_shares(planned, None if fresh else folder, Processes())
     if not fresh:
         check_folder(folder, describe_run(planned))
-    checkpoint = None if fresh else find_checkpoint(folder)
+    checkpoint = None if fresh else find_checkpoint(folder, recorded_run_name(folder) or "", planned.system.model)
     on_plan(planned, _make_trainer(planned, planned.system, None, checkpoint), folder)
     return planned
 
@@ -124,6 +129,7 @@ def describe_run(planned: Plan) -> NewRun:
 def _train(
     planned: Plan,
     folder: Path,
+    held: HeldFolder | None,
     on_plan: Callable[[Plan, Trainer, Path], None],
     on_event: Callable[[Event], None],
     should_stop: Callable[[], bool],
@@ -133,34 +139,81 @@ def _train(
 ) -> System:
     system = planned.system
     measured = system.with_caches(make_caches(system, folder))  # so that validations decode each file once
-    checkpoint = pass_checkpoint(processes, lambda: find_checkpoint(folder))
-    trainer = _make_trainer(planned, measured, folder, checkpoint, processes)
-    if not processes.is_first:
+
+    def find() -> Checkpoint | None:
+        return find_checkpoint(folder, recorded_run_name(folder) or "", system.model)
+
+    checkpoint = pass_checkpoint(processes, find)
+    trainer = _make_trainer(planned, measured, folder, checkpoint, processes, should_stop)
+    if not processes.is_first or held is None:
         for _ in trainer.run(should_stop, pause_at):
             pass
         processes.on_first(lambda: None)
         processes.pass_tensors(system.model.state_dict().values())
         return system.in_folder(folder)
     on_plan(planned, trainer, folder)
-    writer = RunWriter(folder, checkpoint)
+    writer = RunWriter(folder, checkpoint, recorded_run_name(folder) or "", held)
     stopped: Stopped | None = None
-    for event in writer.record(trainer.run(should_stop, pause_at)):
-        on_event(event)
-        stopped = event if isinstance(event, Stopped) else stopped
-    finished = stopped is not None and stopped.finished
+    try:
+        for event in writer.record(trainer.run(should_stop, pause_at)):
+            on_event(event)
+            stopped = event if isinstance(event, Stopped) else stopped
+        held.check()
+        finished = stopped is not None and stopped.finished
 
-    def finish() -> None:
-        # an interruption is to be quick: nothing is compared then
-        load_final_weights(system.model, writer.snapshots, trainer.progress, trainer.validate if finished else None)
+        def finish() -> None:
+            if stopped is not None and stopped.diverged:
+                raise _save_diverged(system, trainer, writer, stopped)
+            # an interruption is to be quick: nothing is compared then
+            with suppress(SearchCancelled):
+                validate = trainer.validate if finished else None
+                load_final_weights(system.model, writer.snapshots, trainer.progress, validate)
+            system.model.eval()
+            system.save(folder)
+            side = evaluate_on if planned.data.test else "dev"
+            if stopped is not None and finished and evaluated_update(folder, side) != stopped.update:
+                on_event(_evaluate(planned, measured, folder, stopped, side))
+            held.check()
+
+        processes.on_first(finish)
+        processes.pass_tensors(system.model.state_dict().values())
+        return system.in_folder(folder)
+    except FolderGone as gone:
+        place = _rescue(planned, trainer, folder)
+        raise UserError(
+            f"{gone}; what was in memory (update {trainer.progress.update:,}) is saved in {place}; to go on from "
+            f"there, give the same command with --out {place}"
+        ) from None
+
+
+def _save_diverged(system: System, trainer: Trainer, writer: RunWriter, stopped: Stopped) -> UserError:
+    """Save the last good model of a run that has diverged, if there is one, and return the error that says so."""
+    kept = kept_updates(trainer.progress)
+    what = "no weights from before that were kept, so no model was saved"
+    if kept:
+        load_final_weights(system.model, writer.snapshots, trainer.progress)
         system.model.eval()
-        system.save(folder)
-        side = evaluate_on if planned.data.test else "dev"
-        if stopped is not None and finished and evaluated_update(folder, side) != stopped.update:
-            on_event(_evaluate(planned, measured, folder, stopped, side))
+        system.save(writer.folder)
+        what = f"the model that is saved is from before (update {', '.join(str(update) for update in sorted(kept))})"
+    return UserError(
+        f"{writer.folder}: training has diverged at update {stopped.update:,}: {stopped.reason}; {what}; start again "
+        "with a lower learning rate: --fresh --set training.optim.learning_rate=0.0003"
+    )
 
-    processes.on_first(finish)
-    processes.pass_tensors(system.model.state_dict().values())
-    return system.in_folder(folder)
+
+def _rescue(planned: Plan, trainer: Trainer, folder: Path) -> Path:
+    """Save what is in memory beside a folder that is gone, as a run that can be resumed, and return its folder."""
+    number, place = 1, folder.with_name(f"{folder.name}.rescued")
+    while place.exists():
+        number += 1
+        place = folder.with_name(f"{folder.name}.rescued-{number}")
+    # the snapshots were in the folder: the average that makes the final model begins anew
+    progress = replace(trainer.progress.copy(), snapshots=[], metrics_bytes=0)
+    with reserve_folder(place, describe_run(planned), fresh=False):
+        checkpoint = Checkpoint.capture(trainer.model, trainer.optimizer, progress, trainer.carried)
+        checkpoint.write(place / CHECKPOINT, recorded_run_name(place) or "")
+        planned.system.save(place)
+    return place
 
 
 def _make_trainer(
@@ -169,6 +222,7 @@ def _make_trainer(
     folder: Path | None,
     checkpoint: Checkpoint | None,
     processes: Processes | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Trainer:
     """Return a trainer for the plan. ``measured``: what validations measure; ``folder``: for cached files."""
     system = planned.system
@@ -176,7 +230,7 @@ def _make_trainer(
         system.model,
         training_corpus(system, planned.rows, folder),
         system.recipe.training,
-        make_validator(measured, planned.data.dev, planned.metric.headline, folder),
+        make_validator(measured, planned.data.dev, planned.metric.headline, folder, should_stop),
         torch.from_numpy(word_dropout_rates(system.target.counts)),
         checkpoint,
         foresee_ending(planned.data, system.recipe, planned.rows.target_lengths),
@@ -188,7 +242,7 @@ def _evaluate(planned: Plan, system: System, folder: Path, stopped: Stopped, sid
     """Evaluate the final weights, and write the model card and evaluation.json."""
     rows = planned.data.test if side == "test" else planned.data.dev
     report = evaluate(system, rows, headline=planned.metric.headline, names=planned.metric.metrics)
-    write_atomically(folder / "README.md", write_card(_card_facts(planned, system, folder, stopped, side, report)))
+    write_run_file(folder / "README.md", write_card(_card_facts(planned, system, folder, stopped, side, report)))
     keep_other_evaluation(folder, side)
     # last: where it exists, all else is complete
     write_json(folder / EVALUATION, {"side": side, "update": stopped.update, **report.to_json()})

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +23,7 @@ from dragoman.data.corpus.batching import Encoded
 from dragoman.data.corpus.running import RunningText
 from dragoman.data.vocabulary import UNK
 from dragoman.errors import UserError
+from dragoman.inference.steps import SearchCancelled
 from dragoman.nn.blocks.word_dropout import drop_words
 from dragoman.nn.model import Model
 from dragoman.process.devices import flush_denormals, pick_device
@@ -28,6 +31,7 @@ from dragoman.recipe.training import TrainingConfig, gold_share
 from dragoman.runs.weights import named_weights
 from dragoman.training.checkpoints.checkpoint import Checkpoint
 from dragoman.training.checkpoints.progress import Progress
+from dragoman.training.divergence import find_divergence, record_loss
 from dragoman.training.events import (
     ENDLESS,
     PAUSED,
@@ -39,10 +43,12 @@ from dragoman.training.events import (
     Stepped,
     Stopped,
     Validated,
+    Warned,
 )
 from dragoman.training.forecast import Ending, Forecast
 from dragoman.training.freezing import find_frozen
 from dragoman.training.loading import BatchLoader
+from dragoman.training.memory import is_out_of_memory, size_of, split
 from dragoman.training.meter import Meter
 from dragoman.training.objective.gradient import ShareResult, add_gradient
 from dragoman.training.objective.sampling import sample_inputs
@@ -53,8 +59,6 @@ from dragoman.training.parallel.choosing import make_workers
 from dragoman.training.parallel.group import join_states
 from dragoman.training.parallel.processes import Processes
 from dragoman.types import Batch, State
-
-MOST_SKIPPED = 20  # updates with a gradient that is not finite, before training gives up
 
 
 class Trainer:
@@ -95,6 +99,9 @@ class Trainer:
             self.carried = resume.carried(self.device) if data.carries else None
         self._take_weights_of_first()
         self.loader: BatchLoader | None = None  # where the next batches come from, while training runs
+        self.vocabulary = int(model.decoder.embedding.weight.shape[0])
+        self.notes = [] if resume is None else list(resume.notes)  # what a person should know, not yet reported
+        self._failing: Batch  # the part of a batch that is being computed
         self._known_batches: dict[int, list[np.ndarray]] = {}
 
     def run(self, should_stop: Callable[[], bool] = lambda: False, pause_at: int | None = None) -> Iterator[Event]:
@@ -116,14 +123,17 @@ class Trainer:
         if progress.time_limit < (config.max_time or ENDLESS):  # limits may have been raised since
             progress.time_limit = 0.0
         progress.done = self._reason_to_stop(last_update) if progress.done else ""
-        if progress.done:
-            yield Stopped(progress.update, progress.done, True, progress.seconds)
+        if progress.done or progress.diverged:
+            is_diverged = bool(progress.diverged)
+            reason = progress.diverged or progress.done
+            yield Stopped(progress.update, reason, not is_diverged, progress.seconds, is_diverged)
             return
         if progress.update >= pause_at:
             yield Stopped(progress.update, PAUSED, False, progress.seconds)
             return
         padding = self.data.padding(batches, (config.seed, progress.epoch))
         yield Started(progress.update, last_update, len(batches), *padding)
+        yield from self._warnings()
         validate_every = config.validate_every or self.updates_per_epoch
         meter = Meter(progress.window)
         began = saved_at = time.monotonic()
@@ -134,45 +144,59 @@ class Trainer:
 
         self.loader = BatchLoader(self.data, config, self._batches, progress.epoch, progress.position)
         while True:
-            self._update(len(batches), last_update, meter)
-            if progress.position >= len(batches):
-                progress.epoch, progress.position = progress.epoch + 1, 0
-                batches = self._batches(progress.epoch)
-            progress.seconds = clock()
-            if self._is_time_over():
-                progress.time_limit = config.max_time or 0.0
-            ends = progress.update >= last_update or progress.time_limit > 0
-            if ends or progress.update % config.log_every == 0:
-                yield self._report(meter)
-            validates = ends or progress.update % validate_every == 0
+            is_new_limit = False
+            validates = progress.unvalidated  # the validation was interrupted before the run was resumed
+            if not validates:
+                self._update(len(batches), last_update, meter)
+                if progress.position >= len(batches):
+                    progress.epoch, progress.position = progress.epoch + 1, 0
+                    batches = self._batches(progress.epoch)
+                progress.seconds = clock()
+                if self._is_time_over():
+                    progress.time_limit = config.max_time or 0.0
+                ends = progress.update >= last_update or progress.time_limit > 0
+                if ends or progress.update % config.log_every == 0:
+                    yield self._report(meter)
+                validates = ends or progress.update % validate_every == 0
+                is_new_limit = bool(self.notes)  # saved at once: a run that is resumed splits the same batches
+                yield from self._warnings()
             if validates:
                 began_validation = time.monotonic()
                 with meter.paused():
                     yield from self._validate()
                 progress.validation_seconds = time.monotonic() - began_validation
                 progress.seconds = clock()
-            reason = self._reason_to_stop(last_update)
+            reason = "" if progress.unvalidated else self._reason_to_stop(last_update)
             if reason and progress.window.updates:  # patience ended: the last window is a shorter one
                 yield self._report(meter)
+            warmup = config.optim.warmup
+            progress.diverged = find_divergence(progress, self.vocabulary, warmup, ends=bool(reason))
+            reason = "" if progress.diverged else reason
             pauses = not reason and progress.update >= pause_at
             if pauses and not validates:
-                with meter.paused():
+                with meter.paused(), suppress(SearchCancelled):
                     yield self._validated(self._measure_dev(), best=False)
             stops = not reason and (pauses or should_stop())
             is_due = time.monotonic() - saved_at > config.save_every
             interrupted, is_due = map(bool, self.processes.agree(stops, is_due))
             progress.done = reason
-            if reason or interrupted or is_due:
+            if reason or interrupted or is_due or is_new_limit or progress.diverged:
                 with meter.paused():
                     progress.seconds = clock()
                     self._take_weights_of_first()
                     checkpoint = Checkpoint.capture(self.model, self.optimizer, progress, self.carried)
                     yield CheckpointDue(progress.update, checkpoint)
                     saved_at = time.monotonic()
-            if reason or interrupted:
-                why = reason or (PAUSED if pauses else "interrupted")
-                yield Stopped(progress.update, why, bool(reason), progress.seconds)
+            if reason or interrupted or progress.diverged:
+                why = progress.diverged or reason or (PAUSED if pauses else "interrupted")
+                yield Stopped(progress.update, why, bool(reason), progress.seconds, bool(progress.diverged))
                 return
+
+    def _warnings(self) -> Iterator[Event]:
+        """Yield what a person should know."""
+        notes, self.notes = self.notes, []
+        for note in notes:
+            yield Warned(self.progress.update, note)
 
     def _report(self, meter: Meter) -> Stepped:
         """Sum up the updates since the last report."""
@@ -244,11 +268,16 @@ class Trainer:
         for rows in batches[: updates + 1]:
             began = time.monotonic()
             batch = self.data.batch(rows).to(self.device)
-            self._add_gradients(self._inputs(batch, share), batch.tokens, seed=0, run=self.workers.rehearse)
+            try:
+                self._add_batch(batch, share, batch.tokens, seed=0, run=self.workers.rehearse)
+            except (MemoryError, RuntimeError) as error:
+                self._make_room(error)
+                continue
             times.append((time.monotonic() - began) / batch.tokens)
         self.optimizer.zero_grad(set_to_none=True)
         self.model.load_state_dict(weights)
-        per_token = float(np.median(times[1:] or times))
+        self.carried, self.progress.split = None, 0
+        per_token = float(np.median(times[1:] or times or [0.0]))
         return per_token * self.data.tokens / len(batches) * self.config.accumulate * 1.15
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
@@ -267,7 +296,6 @@ class Trainer:
         progress, config = self.progress, self.config
         progress.update += 1
         seed = config.seed * 1_000_003 + progress.update
-        torch.manual_seed(seed)
         if progress.position == 0:  # a new epoch reads its streams from their start
             self.carried = None
         assert self.loader is not None
@@ -277,12 +305,17 @@ class Trainer:
         self._train_mode()
         share = gold_share(config.sampling, progress.update)
         results: list[ShareResult] = []
-        for index, batch in enumerate(loaded):
-            batch = replace(batch.to(self.device), state=self.carried)
-            shares = self._add_gradients(self._inputs(batch, share), tokens, seed * config.accumulate + index)
-            if self.data.carries:
-                self.carried = join_states([result.state for result in shares if result.state is not None])
-            results += shares
+        carried = self.carried
+        while True:  # until everything fits into memory
+            torch.manual_seed(seed)
+            try:
+                for index, batch in enumerate(loaded):
+                    batch = replace(batch.to(self.device), state=self.carried)
+                    results += self._add_batch(batch, share, tokens, seed * config.accumulate + index)
+                break
+            except (MemoryError, RuntimeError) as error:
+                self._make_room(error)
+                results, self.carried = [], carried
         loss = sum(result.loss for result in results)
         smoothed_loss = sum(result.smoothed_loss for result in results)
         norm = gradient_norm(self.parameters)
@@ -298,18 +331,53 @@ class Trainer:
             self._skip_update()
         self.optimizer.zero_grad(set_to_none=True)
         progress.tokens += tokens
+        record_loss(progress, loss, self.vocabulary)
         meter.add(loss * tokens, smoothed_loss * tokens, tokens, norm)
 
     def _skip_update(self) -> None:
         """Leave the weights alone; the gradient is not finite."""
         self.carried = None  # it may not be finite either
         self.progress.skipped += 1
-        if self.progress.skipped > MOST_SKIPPED:
+
+    def _add_batch(
+        self, batch: Batch, share: float, tokens: int, seed: int, run: Callable[..., list[ShareResult]] | None = None
+    ) -> list[ShareResult]:
+        """Add the gradient of a batch, in parts if it would not fit into memory."""
+        parts = split(batch, self.progress.largest_batch)
+        self.progress.split += len(parts) > 1
+        results: list[ShareResult] = []
+        states: list[State] = []
+        for index, part in enumerate(parts):
+            self._failing = part
+            shares = self._add_gradients(self._inputs(part, share), tokens, seed + (index << 40), run)
+            if self.data.carries:
+                states.append(join_states([result.state for result in shares if result.state is not None]))
+            results += shares
+        if self.data.carries:
+            self.carried = join_states(states)
+        return results
+
+    def _make_room(self, error: Exception) -> None:
+        """Lower the size of the batches after one did not fit into memory; other errors are raised again."""
+        if not is_out_of_memory(error):
+            raise error
+        self.workers.clear()
+        if self.processes.count > 1:  # the others are waiting for this one, which cannot tell them
             raise UserError(
-                f"the gradient was not finite in {self.progress.skipped} updates (the last one: "
-                f"{self.progress.update}); lower the learning rate, for example "
-                "--set training.optim.learning_rate=0.0003"
-            )
+                "there is not enough memory for a batch; make batches smaller, for example "
+                f"--set training.batch_tokens={max(1, self.config.batch_tokens // 2)}"
+            ) from error
+        failing, rows = self._failing, len(self._failing.inputs)
+        if rows == 1:
+            raise UserError(
+                f"there is not enough memory for a single row of {failing.inputs.shape[1]} target tokens; "
+                "leave out the longest rows (--set max_tokens=…), or choose a smaller model"
+            ) from error
+        self.progress.largest_batch = max(1, size_of(failing) // 2)
+        self.notes.append(
+            f"there was not enough memory for a batch of {rows} rows, so batches of its size are split from now on; "
+            "--set training.batch_tokens=… makes all batches smaller"
+        )
 
     def _add_gradients(
         self, batch: Batch, tokens: int, seed: int, run: Callable[..., list[ShareResult]] | None = None
@@ -335,10 +403,15 @@ class Trainer:
 
     def _validate(self) -> Iterator[Event]:
         progress, config = self.progress, self.config
-        scores = self._measure_dev()
+        progress.unvalidated = True
+        try:
+            scores = self._measure_dev()
+        except SearchCancelled:
+            return
+        progress.unvalidated = False
         rank = [scores.score, -scores.loss]
         best = progress.record_validation(rank, config.optim.plateau_patience)
-        if progress.record_snapshot(rank, config.average, config.average_of):
+        if progress.above == 0 and progress.record_snapshot(rank, config.average, config.average_of):
             yield SnapshotDue(progress.update, named_weights(self.model))
         yield self._validated(scores, best)
 
@@ -346,7 +419,17 @@ class Trainer:
         """Return the scores on dev, which the first process measures for all."""
         self.model.eval()
         with torch.inference_mode():
-            return Scores(**self.processes.on_first(lambda: asdict(self.validate(self.model))))
+            scores = self.processes.on_first(self._measure)
+        if scores is None:
+            raise SearchCancelled("the validation was interrupted")
+        return Scores(**scores)
+
+    def _measure(self) -> dict[str, Any] | None:
+        """Return the scores as plain values; None: the validation was interrupted."""
+        try:
+            return asdict(self.validate(self.model))
+        except SearchCancelled:
+            return None
 
     def _validated(self, scores: Scores, best: bool) -> Validated:
         progress, details = self.progress, dict(scores.details)

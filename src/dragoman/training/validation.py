@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from dragoman.data.examples import Example
 from dragoman.data.splits import validation_sample
 from dragoman.evaluation import metrics
 from dragoman.inference.predictions import texts_of
+from dragoman.inference.steps import SearchCancelled
 from dragoman.inference.system import System
 from dragoman.nn.model import Model
 from dragoman.training.corpus import encode_corpus
 from dragoman.training.events import Scores
 from dragoman.training.objective.loss import summed_loss
 
+PATIENCE = 2.0  # seconds: a shorter validation is finished even if training is asked to stop
 MOST_TOKENS = 4096  # of a batch, unless a single row has more
 
 
 def make_validator(
-    system: System, dev: Sequence[Example], metric: str, folder: Path | None
+    system: System,
+    dev: Sequence[Example],
+    metric: str,
+    folder: Path | None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Callable[[Model], Scores]:
     """Return a function that validates the system's model on ``dev``.
 
-    ``folder``: the run's, for cached files; None: nothing is written.
+    ``folder``: the run's, for cached files; None: nothing is written. A validation that takes long
+    asks ``should_stop`` and raises ``SearchCancelled`` when that returns True.
     """
     if system.is_language_model:
         return _text_validator(system, [example.target for example in dev])
@@ -37,16 +46,23 @@ def make_validator(
 
     def validate(model: Model) -> Scores:
         total, tokens = 0.0, 0
+        began = time.monotonic()
+
+        def cancelled() -> bool:
+            return time.monotonic() - began > PATIENCE and should_stop()
+
         for rows in batches:
+            if cancelled():
+                raise SearchCancelled("the validation was cancelled")
             batch = corpus.batch(rows).to(system.device)
             total += float(summed_loss(model.teach(batch), batch))
             tokens += batch.tokens
         if metric == "perplexity":
             value = _perplexity(total / tokens)
         else:
-            outputs = texts_of(
-                system.predict(sources, beam=1, n_best=1, attention=False, trace=False, probabilities=False)
-            )
+            greedy = system.session(beam=1, n_best=1)
+            options: dict[str, Any] = {"attention": False, "trace": False, "probabilities": False}
+            outputs = texts_of(greedy.predict(sources, **options, cancelled=cancelled))
             value = metrics.score(metric, outputs, references)
         score = value if is_higher_better else -value
         return Scores(total / tokens, score, label, {metric: value})

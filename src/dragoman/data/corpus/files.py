@@ -7,6 +7,7 @@ files are read again for training, and the cache serves validation only.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from contextlib import suppress
 from functools import cached_property
@@ -18,7 +19,8 @@ import numpy as np
 
 from dragoman.data.media import named
 from dragoman.data.modality import Modality
-from dragoman.files import naming
+from dragoman.errors import UserError
+from dragoman.files import open_regular, write_run_file
 from dragoman.parts import dump
 
 CacheKind = Literal["auto", "none", "memory", "disk"]
@@ -59,15 +61,15 @@ class Cache:
 
     def _from_disk(self, modality: Modality, raw: str, folder: Path) -> np.ndarray:
         path = folder / f"{_fingerprint(modality, raw)}.npy"
-        with suppress(OSError, ValueError, EOFError):  # not there yet, or damaged: it is made again
-            stored: np.ndarray = np.load(path, allow_pickle=False)
+        # not there yet, or damaged: it is made again
+        with suppress(OSError, ValueError, EOFError, MemoryError, UserError), open_regular(path) as file:
+            stored: np.ndarray = np.load(file, allow_pickle=False)
             return stored
         array = modality.array(raw)
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}.partial")  # several processes may make it at once
-        with naming(path), open(partial, "wb") as file:
-            np.save(file, array, allow_pickle=False)
-        os.replace(partial, path)
+        data = io.BytesIO()
+        np.save(data, array, allow_pickle=False)
+        # several processes may make it at once; the run's folder has the folders cache/NAME
+        write_run_file(path, data.getvalue(), own=2, unique=True)
         return array
 
     def __getstate__(self) -> dict[str, Any]:

@@ -19,10 +19,13 @@ from typing import BinaryIO, cast
 from dragoman.data.audit.audit import Audit, Refusal
 from dragoman.data.media import file_kinds, head_kind
 from dragoman.errors import UserError
+from dragoman.files import open_regular
 
 LINE_LIMIT = 1 << 24  # bytes; a longer line is skipped without being held in memory
 _HEAD = 4096  # bytes that tell whether a file is text
 _BUFFER = 1 << 18
+_SKIP_LIMIT = 1 << 28  # bytes; a file with a longer line has no lines
+_OPENED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # the shell's names for what it has opened
 
 _GZIP = b"\x1f\x8b"
 _NOT_TEXT = {
@@ -57,7 +60,7 @@ def read_lines(path: str | Path, audit: Audit) -> Iterator[str | Refusal]:
                 number += 1
                 ended = raw.endswith(b"\n")
                 if len(raw) > LINE_LIMIT and not ended:
-                    _skip_line(stream)
+                    _skip_line(stream, file)
                     yield _too_long(file)
                     continue
                 if ended:
@@ -100,7 +103,7 @@ def answered_lines(path: str | Path, damaged: list[str]) -> Iterator[str | Refus
             while raw := stream.readline(LINE_LIMIT + 1):
                 number += 1
                 if len(raw) > LINE_LIMIT and not raw.endswith(b"\n"):
-                    _skip_line(stream)
+                    _skip_line(stream, file)
                     yield _too_long(file)
                     continue
                 raw = raw.removesuffix(b"\n").removesuffix(b"\r")
@@ -116,9 +119,12 @@ def answered_lines(path: str | Path, damaged: list[str]) -> Iterator[str | Refus
         raise UserError(f"{file}: {_explain(error)}") from None
 
 
-def _skip_line(stream: BinaryIO) -> None:
+def _skip_line(stream: BinaryIO, file: str) -> None:
+    skipped = 0
     while (rest := stream.readline(_BUFFER)) and not rest.endswith(b"\n"):
-        pass
+        skipped += len(rest)
+        if skipped > _SKIP_LIMIT:
+            raise UserError(f"{file}: a line has more than {_SKIP_LIMIT:,} bytes; give a text file with lines")
 
 
 def _too_long(file: str) -> Refusal:
@@ -150,7 +156,10 @@ def _opened(path: str | Path, file: str) -> Iterator[BinaryIO]:
         elif "\x00" in str(path):
             raise UserError(f"{file!r}: a file name cannot hold a NUL character")
         else:
-            stream = stack.enter_context(io.BufferedReader(io.FileIO(path, "rb"), _BUFFER))
+            # a pipe that the shell has opened is read; to open any other one might wait for ever
+            is_open = str(path).startswith(_OPENED)
+            opened = io.FileIO(path, "rb") if is_open else cast(io.RawIOBase, open_regular(path, buffering=0))
+            stream = stack.enter_context(io.BufferedReader(opened, _BUFFER))
         head = stream.peek(_HEAD)[:_HEAD]  # of a pipe, what has arrived
         if head.startswith(_GZIP):
             unzipped = gzip.GzipFile(fileobj=stream)

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from dragoman.config import ConfigError, Section, nearest
 from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
-from dragoman.files import damaged_file, read_json, write_json
+from dragoman.files import LARGE, damaged_file, read_json, write_json
 from dragoman.parts import module_names, only_class
 
 UNKNOWN = "⁇"  # an unknown token in decoded text
@@ -175,16 +175,19 @@ class Tokenizer(ABC):
         """Return how many tokens of ``text`` are not in the vocabulary."""
         return self.encode(text).count(UNK)
 
-    def save(self, folder: Path, name: str) -> None:
-        """Write the tokeniser into a folder, as ``name``."""
-        record = {"format": FORMAT, "kind": self.kind, "normalize": self.normalize, **self._save(folder, name)}
-        write_json(record_path(folder, name), {**record, **self.vocabulary.to_record()})
+    def save(self, folder: Path, name: str) -> list[str]:
+        """Write the tokeniser into a folder, as ``name``, and return the names of its files."""
+        own, names = self._save(folder, name)
+        path = record_path(folder, name)
+        record = {"format": FORMAT, "kind": self.kind, "normalize": self.normalize, **own}
+        write_json(path, {**record, **self.vocabulary.to_record()})
+        return [path.name, *names]
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Tokenizer:
         """Read what ``save`` wrote, whatever its kind; a subclass reads its own kind only."""
         path = record_path(folder, name)
-        record = read_json(path, MISSING, ADVICE)
+        record = read_json(path, MISSING, ADVICE, LARGE)
         kind, normalize = record.get("kind"), record.get("normalize")
         if record.get("format") != FORMAT:
             raise damaged_file(path, f"format {record.get('format')!r} is not {FORMAT}", ADVICE)
@@ -215,9 +218,9 @@ class Tokenizer(ABC):
     def _piece(self, index: int) -> str:
         return printable(self.vocabulary.symbol(index))
 
-    def _save(self, folder: Path, name: str) -> dict[str, Any]:
-        """Write files of this kind, and return fields of the record beyond the vocabulary."""
-        return {}
+    def _save(self, folder: Path, name: str) -> tuple[dict[str, Any], list[str]]:
+        """Write files of this kind; return fields of the record beyond the vocabulary, and the files' names."""
+        return {}, []
 
     @classmethod
     def _load(cls, record: Mapping[str, Any], vocabulary: Vocabulary, folder: Path, name: str) -> Self:

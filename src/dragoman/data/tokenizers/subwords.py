@@ -36,7 +36,7 @@ from dragoman.data.tokenizers._base import (
 from dragoman.data.tokenizers._bpe_dropout import BPEDropout, SampleTable, TooManyWords
 from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from dragoman.errors import UserError
-from dragoman.files import damaged_file, write_atomically
+from dragoman.files import LARGE, damaged_file, read_regular, write_run_file
 
 _FIXED = len(SPECIALS) + 256  # ids that exist before anything is learnt
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
@@ -160,19 +160,15 @@ class Subwords(Tokenizer):
         piece = self.vocabulary.symbol(index)
         return piece if _is_byte(index) else printable(_ESCAPED.sub(_unescape_one, piece))
 
-    def _save(self, folder: Path, name: str) -> dict[str, Any]:
-        write_atomically(_model_path(folder, name), self._model)
-        return {"model_sha256": hashlib.sha256(self._model).hexdigest(), "drop": self.drop}
+    def _save(self, folder: Path, name: str) -> tuple[dict[str, Any], list[str]]:
+        path = _model_path(folder, name)
+        write_run_file(path, self._model)
+        return {"model_sha256": hashlib.sha256(self._model).hexdigest(), "drop": self.drop}, [path.name]
 
     @classmethod
     def _load(cls, record: Mapping[str, Any], vocabulary: Vocabulary, folder: Path, name: str) -> Self:
         path = _model_path(folder, name)
-        try:
-            model = path.read_bytes()
-        except FileNotFoundError:
-            raise UserError(f"{path}: {MISSING}") from None
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+        model = read_regular(path, LARGE, MISSING)
         if hashlib.sha256(model).hexdigest() != record.get("model_sha256"):
             raise damaged_file(path, "its contents are not what was saved", ADVICE)
         drop = record.get("drop", 0.0)

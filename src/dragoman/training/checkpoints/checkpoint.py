@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from dragoman.errors import UserError
-from dragoman.files import write_tensors
-from dragoman.runs.weights import load_weights, named_weights, read_tensors
+from dragoman.files import read_tensor_file, read_tensor_header, write_tensors
+from dragoman.runs.weights import check_origin, load_weights, named_weights, weights_metadata
 from dragoman.training.checkpoints.progress import Progress
 from dragoman.types import State, name_leaves, tree_of
 
+KIND = "checkpoint"  # the kind of file
 MODEL, OPTIMIZER, CARRIED = "model", "optimizer", "carried"  # first parts of the names of tensors
 
 
@@ -33,7 +33,8 @@ class Checkpoint:
 
     progress: Progress
     tensors: Mapping[str, Tensor]  # by the names they have in the file
-    path: Path | None = None  # the file it was read from, for messages
+    path: Path | None = None  # the file it was read from
+    notes: tuple[str, ...] = ()  # what a person should know about it, such as damage to a newer one
 
     @classmethod
     def capture(
@@ -54,18 +55,26 @@ class Checkpoint:
         return cls(progress.copy(), tensors)
 
     @classmethod
-    def read(cls, path: Path) -> Checkpoint:
-        tensors = read_tensors(path)
-        return cls(read_progress(path), tensors, path)
+    def read(cls, path: Path, run: str = "") -> Checkpoint:
+        """Read and verify a checkpoint. ``run``: the name of the run that it has to belong to."""
+        header, tensors = read_tensor_file(path)
+        check_origin(path, header.metadata, KIND, run)
+        return cls(_parse_progress(path, header.metadata), tensors, path)
 
-    def write(self, path: Path) -> None:
-        write_tensors(path, self.tensors, {"progress": json.dumps(asdict(self.progress))})
+    def write(self, path: Path, run: str = "", previous: str | None = None) -> None:
+        """Write the checkpoint. ``previous``: the name that the checkpoint before it is kept under."""
+        metadata = {"progress": json.dumps(asdict(self.progress)), **weights_metadata(KIND, run)}
+        write_tensors(path, self.tensors, metadata, previous=previous)
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """Return the weights of the model by their names in it."""
+        prefix = f"{MODEL}."
+        return {name.removeprefix(prefix): value for name, value in self.tensors.items() if name.startswith(prefix)}
 
     def restore(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
         """Load weights and optimizer state, and return the progress."""
-        prefix = f"{MODEL}."
-        weights = {name.removeprefix(prefix): value for name, value in self.tensors.items() if name.startswith(prefix)}
-        load_weights(model, weights, self.path or Path("checkpoint"))
+        load_weights(model, self.weights, self.path or Path("checkpoint"))
         for index, parameter in enumerate(_parameters(optimizer)):
             prefix = f"{OPTIMIZER}.{index}."
             state: dict[str, Any] = {}
@@ -94,11 +103,13 @@ class Checkpoint:
 
 def read_progress(path: Path) -> Progress:
     """Return the progress that a checkpoint holds, without its tensors."""
-    with safe_open(path, framework="pt") as file:
-        header = file.metadata() or {}
+    return _parse_progress(path, read_tensor_header(path).metadata)
+
+
+def _parse_progress(path: Path, metadata: Mapping[str, str]) -> Progress:
     try:
-        return Progress.from_plain(json.loads(header["progress"]))
-    except (KeyError, ValueError, TypeError):
+        return Progress.from_plain(json.loads(metadata["progress"]))
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         raise UserError(f"{path}: not a checkpoint of this version; --fresh sets the old run aside") from None
 
 

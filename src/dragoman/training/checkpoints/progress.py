@@ -39,6 +39,12 @@ class Progress:
     best_update: int = 0
     snapshots: list[list[float]] = field(default_factory=list)  # (score, -loss, update) of the weights kept
     window: Window = field(default_factory=Window)  # what the next report will sum up
+    first_loss: float | None = None  # of the first update
+    above: int = 0  # updates in a row whose loss was above that of a guess
+    diverged: str = ""  # how training failed; empty while it has not
+    largest_batch: int = 0  # positions that fit into memory; larger batches are split. 0: all fitted
+    split: int = 0  # batches that were split
+    unvalidated: bool = False  # the validation after the last update was interrupted
     metrics_bytes: int = 0  # size of metrics.jsonl at this point; the writer sets it
     done: str = ""  # why training ended; empty while it has not
 

@@ -65,6 +65,9 @@ class ProcessGroup:
         self.pool.sum_gradients()
         return results
 
+    def clear(self) -> None:
+        self.pool.clear()
+
     def describe(self) -> str:
         threads = f", each with {self.pool.threads} threads" if self.pool.threads > 1 else ""
         return f"each batch is dealt out in {self.count} shares to {self.processes.count} processes{threads}"

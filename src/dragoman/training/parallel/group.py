@@ -37,6 +37,9 @@ class WorkerGroup(Protocol):
     def count(self) -> int:
         """Return the number of shares."""
 
+    def clear(self) -> None:
+        """Drop all gradients, also those that a failed ``run`` has left behind."""
+
     def run(self, work: Callable[[Model, Batch], ShareResult], batch: Batch, seed: int) -> list[ShareResult]:
         """Call ``work`` on every share of a batch and return the results in the shares' order.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
 
 import torch
@@ -59,9 +59,20 @@ class SharePool:
         torch.set_num_threads(1)
         try:
             shares = range(len(self.own))
-            return list((map if self.threads == 1 else self._threads.map)(work_on_share, shares))
+            if self.threads == 1:
+                return [work_on_share(index) for index in shares]
+            futures = [self._threads.submit(work_on_share, index) for index in shares]
+            wait(futures)  # all of them: where one fails, the others may still be at work
+            return [future.result() for future in futures]
         finally:
             torch.set_num_threads(self.count)
+
+    def clear(self) -> None:
+        """Drop the gradients of all models."""
+        models = self.models if "models" in self.__dict__ else [self.model]
+        for model in models:
+            for parameter in model.parameters():
+                parameter.grad = None
 
     def sum_gradients(self) -> None:
         """Add the gradients of the other models to those of the first."""
@@ -89,6 +100,9 @@ class ThreadGroup:
         return results
 
     rehearse = run
+
+    def clear(self) -> None:
+        self.pool.clear()
 
     def describe(self) -> str:
         if self.pool.threads == self.count:

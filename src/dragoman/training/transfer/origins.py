@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dragoman import parts
 from dragoman.config import ConfigError
 from dragoman.data.tokenizers import Tokenizer, TokenizerConfig, fit
 from dragoman.errors import UserError
+from dragoman.files import open_regular
 from dragoman.inference.system import System
 from dragoman.recipe.schema import InitConfig
 
@@ -155,5 +157,5 @@ def _matching_source(name: str, system: System, setting: str) -> str:
 
 
 def _digest(folder: Path) -> str:
-    with open(folder / "model.safetensors", "rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+    with open_regular(folder / "model.safetensors") as file:
+        return hashlib.file_digest(cast(io.BufferedReader, file), "blake2b").hexdigest()[:32]
