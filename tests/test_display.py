@@ -110,6 +110,8 @@ def test_lines_fit_narrow_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(each.endswith("loss") or each.endswith("match") for each in folded)  # a number stays with its name
     assert display.fold("  " + "word " * 30 + "end", 60).splitlines()[1].startswith("      word")
     assert display.fold("x" * 80, 60) == "x" * 80
+    assert display.fold("about 3 s of it", 12).splitlines() == ["about 3 s of", "    it"]
+    assert display.fold("about 3 s of it", 8).splitlines()[:2] == ["about", "    3 s"]  # a number and its unit
     assert display.fold(line) == line  # there is no terminal
     monkeypatch.setenv("COLUMNS", "60")
     live = display.LiveProgress()

@@ -13,6 +13,7 @@ from dragoman.cli.messages import Messages, progress_bar
 from dragoman.config import merge
 from dragoman.evaluation.evaluate import evaluate
 from dragoman.evaluation.reading import read_examples
+from dragoman.training import display
 
 
 @pytest.fixture
@@ -38,6 +39,16 @@ def test_a_dry_run_refuses_what_a_training_would_refuse(call: Any, tiny_run: Any
     assert refused.code == 2 and "training.seed: 1 → 8" in refused.err
     assert call(*arguments, "--fresh").code == 0
     assert {path: path.stat().st_mtime_ns for path in tiny_run.folder.rglob("*")} == before
+
+
+def test_lines_between_validations_say_how_far_training_is(
+    call: Any, tmp_path: Path, tiny_run: Any, train_options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(display, "SILENCE", 0.01)
+    answer = call("train", tiny_run.pairs, "--out", tmp_path / "run", *train_options)
+    lines = [line.split() for line in answer.err.splitlines() if "dev loss" not in line]
+    updates = [int(words[1]) for words in lines if words[:1] == ["update"]]
+    assert updates == sorted(updates) and 0 < updates[-1] <= 12
 
 
 def test_quiet_training_says_nothing_but_its_results(

@@ -122,10 +122,7 @@ def train(
 
     def on_plan(plan: Any, trainer: Any, run_folder: Path) -> None:
         held_out.update(test=plan.data.test, dev=plan.data.dev)
-        progress.max_time = plan.system.recipe.training.max_time
-        if not quiet:
-            display.print_plan(plan, trainer, every_setting=verbose)
-        messages.note(f"  everything is saved in {run_folder}; Ctrl-C stops, and the same command resumes\n")
+        progress.show_plan(plan, trainer, run_folder, every_setting=verbose)
 
     with stop_on_signal(waits=False) as should_stop:
 

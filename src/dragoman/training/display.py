@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import threading
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dragoman.training.trainer import Trainer
 
 SILENCE = 60.0  # seconds after which lines say how far training is, if nothing else happened
+UNIT = re.compile(r"(\d) (s|min|h|MB|GB|%)\b")
 NARROW = 80  # columns of a terminal below which the display shows less
 
 
@@ -149,7 +151,7 @@ class TerminalProgress(ProgressDisplay):
         """Print the plan, and where the run is saved."""
         self.max_time = plan.system.recipe.training.max_time
         print_plan(plan, trainer, every_setting=every_setting)
-        _print(f"  everything is saved in {folder}; Ctrl-C stops, and the same call resumes\n")
+        _print(fold(f"  everything is saved in {folder}; Ctrl-C stops, and the same command or call resumes") + "\n")
 
 
 class PlainProgress(TerminalProgress):
@@ -298,7 +300,7 @@ def fold(line: str, width: int | None = None, at: str = " ") -> str:
     if len(line) <= width:
         return line
     indent = line[: len(line) - len(line.lstrip())]
-    folded, rest = [], line.lstrip()
+    folded, rest = [], UNIT.sub("\\1\u00a0\\2", line.lstrip())  # a number stays with its unit
     while len(indent) + len(rest) > width:
         end = rest.rfind(at, 0, width - len(indent) + 1)
         if end <= 0:
@@ -307,7 +309,7 @@ def fold(line: str, width: int | None = None, at: str = " ") -> str:
         rest = rest[end:].lstrip()
         if len(folded) == 1:
             indent += "    "
-    return "\n".join([*folded, indent + rest])
+    return "\n".join([*folded, indent + rest]).replace("\u00a0", " ")
 
 
 def _print(line: str) -> None:
