@@ -434,7 +434,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "beam too narrow": (["predict", "{run}", "{pairs}", "--beam", "2", "--n-best", "3"], "n_best"),
     "bad normalisation": (["predict", "{run}", "{pairs}", "--normalize", "mean"], "normalize"),
     "folder cannot be made": (["train", "{pairs}", "--out", "{pairs}/run"], "pairs.tsv/run"),
-    "three files": (["check", "{pairs}", "{pairs}", "{pairs}"], "3 files given"),
+    "a file twice": (["check", "{pairs}", "{pairs}"], "given twice"),
 }  # fmt: skip
 
 

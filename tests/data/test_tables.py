@@ -353,7 +353,7 @@ def test_columns_with_text_are_the_candidates_where_there_are_types() -> None:
     [
         (3, "the int: not a table; give files"),
         ({"source": ["a"]}, "the dict: not a table"),
-        ([], "0 files given"),
+        ([], "no file given"),
         (iter(()), "the table is empty"),
         ([1, 2], "row 1 of the list: of type int, but a row is a tuple"),
         (["a.tsv", 2], "row 1 of the list: of type str"),

@@ -52,19 +52,25 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Audit the data before training: dropped and repaired rows, lengths, overlap with dev and test."""
+    from dragoman.cli.preparing import PreparationDisplay
     from dragoman.recipe import check as checking
 
-    checked = checking.check(
-        files,
-        dev,
-        test,
-        source=parse_columns(source),
-        target=None if target is None else parse_column(target),
-        root=root,
-        kind=kind,
-        preset=preset,
-        settings=settings or [],
-    )
+    preparation = PreparationDisplay()
+    try:
+        checked = checking.check(
+            files,
+            dev,
+            test,
+            source=parse_columns(source),
+            target=None if target is None else parse_column(target),
+            root=root,
+            kind=kind,
+            preset=preset,
+            settings=settings or [],
+            on_progress=preparation,
+        )
+    finally:
+        preparation.close()
     if as_json:
         print_json(checked.to_json())
     else:

@@ -18,8 +18,8 @@ Run = Annotated[Path, typer.Argument(help="Folder of a trained run.", metavar="R
 Files = Annotated[
     list[str],
     typer.Argument(
-        help="A table (TSV, CSV, JSON, Parquet, Arrow or Excel; - is standard input), or two parallel text files. For "
-        "a language model, one text file.",
+        help="A table (TSV, CSV, JSON, Parquet, Arrow or Excel; - is standard input), several with the same columns, "
+        "or two parallel text files. For a language model, text files. A pattern in quotes names many files.",
         metavar="FILE",
         show_default=False,
     ),

@@ -76,6 +76,7 @@ def train(
 
     Ctrl-C stops and saves. The same command resumes where it stopped.
     """
+    from dragoman.cli.preparing import PreparationDisplay
     from dragoman.cli.seeds import first_seed, train_seeds
     from dragoman.config import merge, parse_overrides
     from dragoman.errors import UserError
@@ -110,10 +111,17 @@ def train(
         return
     if dry_run and not place.is_first:  # of the processes that torchrun has started, only the first one prints
         return
+    preparation = PreparationDisplay(quiet)
+
+    def show_plan(plan: Any, trainer: Any) -> None:
+        preparation.close()
+        display.print_plan(plan, trainer, every_setting=verbose)
+
     if dry_run:
         run.preview(
             files, dev, test, out=folder, preset=preset, config=config, settings=overrides, fresh=fresh,
-            on_plan=lambda plan, trainer, _: display.print_plan(plan, trainer, every_setting=verbose),
+            on_plan=lambda plan, trainer, _: show_plan(plan, trainer),
+            on_progress=preparation,
         )  # fmt: skip
         messages.note(f"  nothing was written or trained; without --dry-run, the run is saved in {folder}")
         return
@@ -122,6 +130,7 @@ def train(
 
     def on_plan(plan: Any, trainer: Any, run_folder: Path) -> None:
         held_out.update(test=plan.data.test, dev=plan.data.dev)
+        preparation.close()
         progress.show_plan(plan, trainer, run_folder, every_setting=verbose)
 
     with stop_on_signal(waits=False) as should_stop:
@@ -135,9 +144,10 @@ def train(
         try:
             system = run.train(
                 files, dev, test, out=folder, preset=preset, config=config, settings=overrides, fresh=fresh,
-                on_plan=on_plan, on_event=on_event, should_stop=should_stop,
+                on_plan=on_plan, on_event=on_event, should_stop=should_stop, on_progress=preparation,
             )  # fmt: skip
         finally:
+            preparation.close()
             progress.close()
         interrupted = should_stop()
     if interrupted:

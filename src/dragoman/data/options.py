@@ -34,6 +34,8 @@ class DataConfig(Section):
     """Language models: the lines are one running text, not one sequence per line."""
     cache: Literal["auto", "none", "memory", "disk"] = "auto"
     """Where decoded files are cached. auto: in memory, up to 512 MB."""
+    store: Literal["auto", "memory", "disk"] = "auto"
+    """Where the rows are held. auto: in memory, and above 500,000 rows on disk."""
     max_characters: int = Field(default=5000, ge=1)
     """Most characters of either side. Longer rows are dropped."""
     dev_share: float = Field(default=0.1, ge=0, lt=1)

@@ -23,7 +23,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from dragoman.data.audit.audit import Audit
+from dragoman.data.corpus.mapped.describing import find_overlap as overlap_on_disk
+from dragoman.data.corpus.mapped.describing import split_rows
+from dragoman.data.corpus.mapped.digests import count_distinct, digest_parts
+from dragoman.data.corpus.mapped.folder import Workspace
+from dragoman.data.corpus.mapped.rows import MappedRows
+from dragoman.data.corpus.mapped.survey import update_fingerprint
 from dragoman.data.examples import Example, Identity, Overlap, count_sources, identity, overlap, references
 from dragoman.data.options import DataConfig
 from dragoman.data.reading.read import Corpus, DataSource, read
@@ -35,14 +43,14 @@ DEV_SOURCES = 1000  # the most that each validation decodes
 
 PathLike: TypeAlias = str | Path
 Paths: TypeAlias = PathLike | Sequence[PathLike]
-Sides: TypeAlias = tuple[list[Example], list[Example], list[Example]]  # train, dev, test
+Sides: TypeAlias = tuple[Sequence[Example], list[Example], list[Example]]  # train, dev, test
 
 
 @dataclass
 class Data:
     """The three sides of a run, with the audits of their files."""
 
-    train: list[Example]
+    train: Sequence[Example]  # a list, or rows on disk
     dev: list[Example]
     test: list[Example]
     audits: dict[str, Audit]
@@ -62,10 +70,20 @@ class Data:
 
     def fingerprint(self) -> str:
         """Return a digest of all rows."""
+        if not isinstance(self.train, MappedRows):
+            return self._fingerprint()
+        others = [[[dict(example.as_written), example.target] for example in rows] for rows in (self.dev, self.test)]
+        known: str = self.train.folder.remember("fingerprint", [self.train.identity, others], self._fingerprint)
+        return known
+
+    def _fingerprint(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
         for rows in (self.train, self.dev, self.test):
-            for example in rows:
-                digest.update(json.dumps([dict(example.as_written), example.target]).encode())
+            if isinstance(rows, MappedRows):
+                update_fingerprint(rows, digest.update)
+            else:
+                for example in rows:
+                    digest.update(json.dumps([dict(example.as_written), example.target]).encode())
             digest.update(b"|")
         return digest.hexdigest()
 
@@ -76,12 +94,13 @@ def read_data(
     test: DataSource | None,
     config: DataConfig,
     kinds: Mapping[str, str] | None = None,
+    workspace: Workspace | None = None,
 ) -> Data:
     """Read and audit files or tables in memory, and hold out what is not given.
 
-    ``kinds``: of the sources whose kind is known.
+    ``kinds``: of the sources whose kind is known. ``workspace``: where many training rows are put.
     """
-    corpus = read(train, config, kinds)
+    corpus = read(train, config, kinds, workspace=workspace)
     audits = {"train": corpus.audit}
     corpora: dict[str, Corpus] = {}
     for name, held_out in (("dev", dev), ("test", test)):
@@ -103,14 +122,14 @@ def read_data(
         )
     data = Data(
         rows,
-        corpora["dev"].examples if "dev" in corpora else dev_rows,
-        corpora["test"].examples if "test" in corpora else test_rows,
+        list(corpora["dev"].examples) if "dev" in corpora else dev_rows,
+        list(corpora["test"].examples) if "test" in corpora else test_rows,
         audits,
         held_out=sentence,
         kinds=corpus.kinds,
         columns=corpus.columns,
     )
-    data.overlaps = {name: overlap(rows, corpora[name].examples) for name in corpora}
+    data.overlaps = {name: find_overlap(rows, corpora[name].examples) for name in corpora}
     if not data.dev:
         raise UserError("there is nothing to validate on: give --dev, or set data.dev_share above 0")
     return data
@@ -148,16 +167,14 @@ def split(
     if not 0 <= dev < 1 or not 0 <= test < 1 or dev + test >= 1:
         raise UserError(f"shares dev={dev:g} and test={test:g} leave nothing for training; their sum must be below 1")
     if not dev and not test:
-        return list(examples), [], []
+        return examples, [], []
+    if isinstance(examples, MappedRows):
+        return _split_on_disk(examples, dev, test, limit)
     keys = [identity(example, as_written=True) for example in examples]
     unit = "sources" if examples and examples[0].sources else "lines"
     positions = {key: position(key, seed) for key in dict.fromkeys(keys)}
     file = f"{examples[0].file}: " if examples else ""
-    if len(positions) < FEWEST:
-        raise UserError(
-            f"{file}{len(positions)} distinct {unit} are too few to hold some out for dev or test "
-            f"(at least {FEWEST} are needed); add rows, or give dev and test files of their own"
-        )
+    _refuse_few(len(positions), file, unit)
     ordered = sorted(positions, key=positions.__getitem__)
     low = _limited_share(test, limit, len(positions))
     high = 1 - _limited_share(dev, limit, len(positions))
@@ -165,22 +182,52 @@ def split(
     rest = [key for key in ordered if key not in test_sources]
     dev_sources = {key for key in rest if dev and positions[key] >= high} or (set(rest[-1:]) if dev else set())
     if len(rest) == len(dev_sources):
-        raise UserError(
-            f"{file}with dev={dev:g} and test={test:g} none of the {unit} is left for training; lower the shares"
-        )
-    sides: Sides = ([], [], [])
+        raise _nothing_left(file, unit, dev, test)
+    sides: tuple[list[Example], list[Example], list[Example]] = ([], [], [])
     for key, example in zip(keys, examples, strict=True):
         sides[1 if key in dev_sources else 2 if key in test_sources else 0].append(example)
     return sides
 
 
+def _split_on_disk(rows: MappedRows, dev: float, test: float, limit: int) -> Sides:
+    """Return the same sides as ``split`` of the same rows in memory; train stays on disk."""
+    sources = count_distinct(rows.sources)
+    file, unit = f"{rows[0].file}: ", "sources" if rows.layout.names else "lines"
+    _refuse_few(sources, file, unit)
+    low, high = _limited_share(test, limit, sources), 1 - _limited_share(dev, limit, sources)
+    is_dev, is_test = split_rows(rows, low, high, dev=dev > 0, test=test > 0)
+    train = np.flatnonzero(~(is_dev | is_test))
+    if not len(train):
+        raise _nothing_left(file, unit, dev, test)
+    held_out = [[rows[row] for row in np.flatnonzero(side).tolist()] for side in (is_dev, is_test)]
+    return rows.select(train), held_out[0], held_out[1]
+
+
+def _refuse_few(sources: int, file: str, unit: str) -> None:
+    if sources < FEWEST:
+        raise UserError(
+            f"{file}{sources} distinct {unit} are too few to hold some out for dev or test "
+            f"(at least {FEWEST} are needed); add rows, or give dev and test files of their own"
+        )
+
+
+def _nothing_left(file: str, unit: str, dev: float, test: float) -> UserError:
+    return UserError(
+        f"{file}with dev={dev:g} and test={test:g} none of the {unit} is left for training; lower the shares"
+    )
+
+
+def find_overlap(train: Sequence[Example], other: Sequence[Example]) -> Overlap:
+    """Find the rows of ``other`` whose source is in ``train`` too, in memory or on disk."""
+    return overlap_on_disk(train, other) if isinstance(train, MappedRows) else overlap(train, other)
+
+
 def position(source: Identity, seed: str) -> float:
     """Return where between 0 (included) and 1 (excluded) a source lies."""
     parts = (source,) if isinstance(source, str) else source
-    # Lengths first, so that no two different lists of sources give the same bytes.
-    text = "".join(f"{len(part)}:{part}" for part in (seed, *parts))
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return (int.from_bytes(digest, "big") >> 11) / (1 << 53)  # 53 bits are what a float holds exactly
+    return (int.from_bytes(digest_parts(parts, seed), "big") >> 11) / (
+        1 << 53
+    )  # 53 bits are what a float holds exactly
 
 
 def split_running(examples: Sequence[Example], dev: float = 0.1, test: float = 0.1, *, limit: int = 1000) -> Sides:
@@ -196,7 +243,8 @@ def split_running(examples: Sequence[Example], dev: float = 0.1, test: float = 0
     if dev_begin < 1:
         raise UserError(f"shares dev={dev:g} and test={test:g} leave no line for training; lower them")
     test_begin = dev_begin + sizes[0]
-    return list(examples[:dev_begin]), list(examples[dev_begin:test_begin]), list(examples[test_begin:])
+    train = examples.select(np.arange(dev_begin)) if isinstance(examples, MappedRows) else list(examples[:dev_begin])
+    return train, list(examples[dev_begin:test_begin]), list(examples[test_begin:])
 
 
 def _limited_share(share: float, limit: int, sources: int) -> float:

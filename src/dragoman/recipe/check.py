@@ -11,10 +11,12 @@ from pydantic import ValidationError
 
 from dragoman.config import ConfigError, explain, nearest
 from dragoman.data.audit.audit import Audit
-from dragoman.data.examples import SOURCE, TARGET, Overlap, overlap
+from dragoman.data.corpus.mapped.folder import Progress, Workspace, silent
+from dragoman.data.corpus.mapped.rows import MappedRows
+from dragoman.data.examples import SOURCE, TARGET, Overlap
 from dragoman.data.options import DataConfig
 from dragoman.data.reading.read import Corpus, read
-from dragoman.data.splits import hold_out
+from dragoman.data.splits import find_overlap, hold_out
 from dragoman.data.tokenizers import TokenizerConfig
 from dragoman.errors import UserError
 from dragoman.parts import kinds
@@ -79,10 +81,13 @@ def check(
     kind: str | None = None,
     preset: str | None = None,
     settings: Overrides = (),
+    on_progress: Progress = silent,
 ) -> DataCheck:
     """Audit data before training: dropped and repaired rows, lengths, overlap with dev and test.
 
-    The arguments are those of ``dragoman check``. Nothing here needs torch.
+    The arguments are those of ``dragoman check``. ``on_progress`` is called while very many rows are
+    read, with the stage, the rows done, and the rows in all if that is known. Nothing here needs
+    torch.
 
     >>> checked = dragoman.check("pairs.tsv")
     >>> checked
@@ -95,12 +100,12 @@ def check(
     if preset is not None:
         chosen = gather_settings(preset, overrides={"data": config.model_dump(exclude_unset=True)})
         config = make_reading(chosen)
-    corpora = {"train": read(files, config, _source_kinds(kind, config))}
+    corpora = {"train": read(files, config, _source_kinds(kind, config), workspace=Workspace(progress=on_progress))}
     for name, others in (("dev", dev), ("test", test)):
         if others is not None:
             corpora[name] = read(others, config, corpora["train"].kinds)
     held_out = [name for name in corpora if name != "train"]
-    overlaps = {name: overlap(corpora["train"].examples, corpora[name].examples) for name in held_out}
+    overlaps = {name: find_overlap(corpora["train"].examples, corpora[name].examples) for name in held_out}
     return DataCheck(corpora, overlaps, _foresee(corpora, config, max_tokens, chosen))
 
 
@@ -109,8 +114,8 @@ def _foresee(
 ) -> Foreseen | None:
     """Foresee what training does with long rows, and record those that it leaves out in the audit."""
     corpus = corpora["train"]
-    if config.running or not corpus.examples:
-        return None
+    if config.running or not corpus.examples or isinstance(corpus.examples, MappedRows):
+        return None  # of rows on disk, the plan of the training says it
     try:
         rows = hold_out(corpus.examples, config, corpora)[0]  # dev and test are never cut
     except UserError:  # too few rows for training

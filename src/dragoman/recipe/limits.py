@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from dragoman.data import tokenizers
 from dragoman.data.examples import TARGET, Example
 from dragoman.data.tokenizers import Tokenizer, TokenizerConfig
@@ -21,7 +23,8 @@ MOST_LOST = 0.05  # largest share of the rows that may be left out without being
 SAMPLE = 20_000  # texts that are tokenised to foresee what training does; all of fewer
 MOST_MEMORY = 0.6  # largest share of the machine's memory that training is planned to need
 
-Lengths: TypeAlias = Mapping[str, Sequence[int]]  # tokens of each row, by the name of the text; no end symbols
+# tokens of each row, by the name of the text; no end symbols
+Lengths: TypeAlias = "Mapping[str, Sequence[int]] | Mapping[str, np.ndarray]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +55,15 @@ def find_too_long(lengths: Lengths, most: int) -> dict[int, str]:
     """Return the rows with more than ``most`` tokens on a side, each with the reason in words."""
     reasons: dict[int, str] = {}
     for name, column in lengths.items():
-        for row, length in enumerate(column):
-            if length > most:
-                before = f"{reasons[row]} and " if row in reasons else ""
-                reasons[row] = f"{before}{name} has {length} tokens"
+        for row in np.flatnonzero(np.asarray(column) > most).tolist():
+            before = f"{reasons[row]} and " if row in reasons else ""
+            reasons[row] = f"{before}{name} has {column[row]} tokens"
     return {row: f"{reason}; max_tokens = {most}" for row, reason in sorted(reasons.items())}
 
 
 def longest_row(lengths: Lengths) -> int:
     """Return the tokens of the longest side of all rows."""
-    return max((max(column) for column in lengths.values() if len(column)), default=0)
+    return max((int(np.max(column)) for column in lengths.values() if len(column)), default=0)
 
 
 def fit_limit(lengths: Lengths, memory: Callable[[int], int], budget: float | None) -> int:

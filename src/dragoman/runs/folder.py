@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -44,9 +45,10 @@ def default_folder(train: DataSource) -> Path:
     first = str(paths[0])
     if first == "-":
         return Path("runs") / "stdin"
-    name = Path(first).name
+    name = re.sub(r"[*?\[\]]+", "", Path(first).name)  # a pattern for several files
     for ending in (".gz", ".txt", *TABLE_SUFFIXES):
         name = name.removesuffix(ending)
+    name = name.strip("-_. ") if name != Path(first).name else name
     return Path("runs") / (name or "run")
 
 

@@ -21,10 +21,10 @@ class LengthLimits(Section):
     most: int = Field(500, ge=0, le=LONGEST)
 
     @classmethod
-    def of(cls, source: Sequence[int], target: Sequence[int]) -> LengthLimits:
+    def of(cls, source: Sequence[int] | np.ndarray, target: Sequence[int] | np.ndarray) -> LengthLimits:
         """Learn the limit from the lengths of the training pairs."""
-        longest = max(target, default=1)
-        if not source or max(source) == 0:  # a language model: so many tokens after the prompt
+        longest = int(np.max(target, initial=1))
+        if int(np.max(source, initial=0)) == 0:  # a language model: so many tokens after the prompt
             return cls(ratio=0.0, extra=2 * longest, most=2 * longest)
         ratios = np.asarray(target) / np.maximum(np.asarray(source), 1)
         return cls(ratio=round(1.25 * float(np.quantile(ratios, 0.999)), 3), extra=10, most=2 * longest + 10)

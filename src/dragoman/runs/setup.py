@@ -34,6 +34,7 @@ MAY_CHANGE = {
     *(f"training.{name}" for name in ("max_updates", "max_epochs", "max_time", "patience", "save_every", "log_every")),
     *(f"training.{name}" for name in ("device", "threads", "loaders")),
     "data.cache",
+    "data.store",
 }
 
 

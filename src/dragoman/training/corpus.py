@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from dragoman.data.corpus.batching import Encoded
 from dragoman.data.corpus.columns import ArrayColumn, Column, FileColumn
 from dragoman.data.corpus.files import Cache
+from dragoman.data.corpus.mapped.rows import MappedRows
+from dragoman.data.corpus.mapped.tokens import MappedStream, TokenRows, tokenize
 from dragoman.data.corpus.running import RunningText
 from dragoman.data.examples import Example
 from dragoman.data.modality import Modality, pad_tokens
@@ -22,6 +25,8 @@ from dragoman.data.tokenizers import Tokenizer, segmentation_sampler
 from dragoman.data.vocabulary import BOS, EOS, PAD
 from dragoman.inference.system import System
 from dragoman.nn.model import Model
+
+Item = TypeVar("Item")
 
 TARGET_STREAM = 1  # random stream that varies the tokens of targets; the sources use the others
 
@@ -35,44 +40,66 @@ class EncodedExamples:
 
     examples: Sequence[Example]
     sources: Mapping[str, Sequence[np.ndarray]]  # of the sources that are no files: (S,) token ids each
-    lengths: Mapping[str, Sequence[int]]  # of every source, in positions
+    lengths: Mapping[str, np.ndarray]  # of every source, (rows,) positions
     targets: Sequence[np.ndarray]  # (T,) token ids each, the end symbol last
+    target_lengths: np.ndarray  # (rows,) tokens of each target, the end symbol not counted
 
     @property
-    def target_lengths(self) -> list[int]:
-        """Return the number of tokens of each target, the end symbol not counted."""
-        return [len(target) - 1 for target in self.targets]
-
-    @property
-    def longest_sources(self) -> list[int]:
+    def longest_sources(self) -> np.ndarray:
         """Return the length of the longest source of each example; 0 where there is no source."""
-        return [max((lengths[row] for lengths in self.lengths.values()), default=0) for row in range(len(self.targets))]
+        columns = list(self.lengths.values())
+        return np.max(columns, axis=0) if columns else np.zeros(len(self.targets), dtype=np.int32)
 
-    def select(self, rows: Sequence[int]) -> EncodedExamples:
-        """Return the examples of these row numbers."""
+    def select(self, rows: np.ndarray) -> EncodedExamples:
+        """Return the examples of these row numbers, which must be ascending."""
         return EncodedExamples(
-            [self.examples[row] for row in rows],
-            {name: [column[row] for row in rows] for name, column in self.sources.items()},
-            {name: [column[row] for row in rows] for name, column in self.lengths.items()},
-            [self.targets[row] for row in rows],
+            _select(self.examples, rows),
+            {name: _select(column, rows) for name, column in self.sources.items()},
+            {name: column[rows] for name, column in self.lengths.items()},
+            _select(self.targets, rows),
+            self.target_lengths[rows],
         )
 
 
+def _select(column: Sequence[Item], rows: np.ndarray) -> Sequence[Item]:
+    if isinstance(column, (MappedRows, TokenRows)):
+        return column.select(rows)  # type: ignore[return-value]
+    return [column[row] for row in rows.tolist()]
+
+
 def encode_examples(
-    examples: Sequence[Example], modalities: Mapping[str, Modality], target: Tokenizer
+    examples: Sequence[Example], modalities: Mapping[str, Modality], target: Tokenizer, folder: Path | None = None
 ) -> EncodedExamples:
-    """Tokenize every text once and measure every file."""
+    """Tokenize every text once and measure every file. ``folder``: for the tokens of rows on disk."""
+    if isinstance(examples, MappedRows) and folder is not None:
+        return _encode_on_disk(examples, modalities, target, folder)
     sources: dict[str, list[np.ndarray]] = {}
-    lengths: dict[str, list[int]] = {}
+    lengths: dict[str, np.ndarray] = {}
     for name, modality in modalities.items():
         raws = [example.sources[name] for example in examples]
         if modality.is_file:
-            lengths[name] = [modality.length(raw) for raw in raws]
+            lengths[name] = np.array([modality.length(raw) for raw in raws], dtype=np.int32)
         else:
             sources[name] = [modality.array(raw) for raw in raws]
-            lengths[name] = [len(array) for array in sources[name]]
+            lengths[name] = np.array([len(array) for array in sources[name]], dtype=np.int32)
     targets = [np.array([*target.encode(example.target), EOS], dtype=np.int64) for example in examples]
-    return EncodedExamples(examples, sources, lengths, targets)
+    target_lengths = np.array([len(row) - 1 for row in targets], dtype=np.int32)
+    return EncodedExamples(examples, sources, lengths, targets, target_lengths)
+
+
+def _encode_on_disk(
+    examples: MappedRows, modalities: Mapping[str, Modality], target: Tokenizer, folder: Path
+) -> EncodedExamples:
+    """Tokenize rows on disk into files."""
+    progress = examples.folder.progress
+    *sources, targets = tokenize(
+        examples, folder, modalities, target, lambda done, rows: progress("tokenising", done, rows)
+    )
+    columns = dict(zip(examples.layout.names, sources, strict=True))
+    lengths = {name: columns[name].lengths for name in modalities}
+    return EncodedExamples(
+        examples, {name: columns[name] for name in modalities}, lengths, targets, targets.lengths - 1
+    )
 
 
 def training_corpus(system: System, rows: EncodedExamples, folder: Path | None = None) -> Encoded | RunningText:
@@ -84,9 +111,8 @@ def training_corpus(system: System, rows: EncodedExamples, folder: Path | None =
     if not recipe.data.running:
         return row_corpus(system, rows, folder)
     carries = system.model.decoder.has_bounded_state  # its state may go on from chunk to chunk
-    return RunningText(
-        np.concatenate(rows.targets), chunk=recipe.training.chunk, carries=carries, bos=BOS, eos=EOS, pad=PAD
-    )
+    tokens = MappedStream(rows.targets) if isinstance(rows.targets, TokenRows) else np.concatenate(rows.targets)
+    return RunningText(tokens, chunk=recipe.training.chunk, carries=carries, bos=BOS, eos=EOS, pad=PAD)
 
 
 def row_corpus(system: System, rows: EncodedExamples, folder: Path | None = None) -> Encoded:
@@ -94,17 +120,22 @@ def row_corpus(system: System, rows: EncodedExamples, folder: Path | None = None
     limit = token_limit(system.model, system.recipe.token_limit, len(system.modalities))
     sources: dict[str, Column] = {}
     for index, (name, modality) in enumerate(system.modalities.items()):
-        raws = [example.sources[name] for example in rows.examples]
+        raws = [] if isinstance(rows.examples, MappedRows) else [example.sources[name] for example in rows.examples]
         if modality.is_file:
             cache = system.caches.get(name) or make_cache(system, name, folder)
             sources[name] = FileColumn(modality, raws, cache, rows.lengths[name])
         else:
             stream = index if index < TARGET_STREAM else index + 1
             augment = modality.augmenting(raws) if modality.varies else None
-            sources[name] = ArrayColumn(rows.sources[name], modality.collate, augment, limit, stream)
-    texts = [example.target for example in rows.examples]
-    augment = segmentation_sampler(system.target, texts, EOS) if system.target.varies else None
-    return Encoded(sources, ArrayColumn(rows.targets, pad_tokens, augment, limit, TARGET_STREAM), bos=BOS)
+            sources[name] = ArrayColumn(
+                rows.sources[name], modality.collate, augment, limit, stream, lengths=rows.lengths[name]
+            )
+    augment = None
+    if system.target.varies:
+        augment = segmentation_sampler(system.target, [example.target for example in rows.examples], EOS)
+    lengths = rows.target_lengths + 1
+    targets = ArrayColumn(rows.targets, pad_tokens, augment, limit, TARGET_STREAM, lengths=lengths)
+    return Encoded(sources, targets, bos=BOS)
 
 
 def make_cache(system: System, name: str, folder: Path | None) -> Cache:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from dragoman.data.examples import references
 from dragoman.data.splits import Data, validation_sample
@@ -70,7 +71,7 @@ def kept_of_limit(limit: float, ending: float) -> float:
     return min(ending, MOST_OF_LIMIT * limit)
 
 
-def foresee_ending(data: Data, recipe: Recipe, target_lengths: Sequence[int]) -> Ending:
+def foresee_ending(data: Data, recipe: Recipe, target_lengths: np.ndarray) -> Ending:
     """Foresee the work after the last update from the number of rows. ``target_lengths``: of the training rows."""
     rows = data.test or data.dev
     if recipe.is_language_model:
@@ -78,5 +79,5 @@ def foresee_ending(data: Data, recipe: Recipe, target_lengths: Sequence[int]) ->
     else:
         share = len(references(rows)) / len(validation_sample(data.dev))
         evaluation = share * (1 + BEAM_COST * recipe.search.beam)
-    tokens = len(data.dev) * (1 + sum(target_lengths) // max(len(target_lengths), 1))
+    tokens = len(data.dev) * (1 + int(target_lengths.sum(dtype=np.int64)) // max(len(target_lengths), 1))
     return Ending(tokens, 1 + (recipe.training.average > 1) + evaluation)

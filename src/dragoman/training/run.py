@@ -10,6 +10,7 @@ from typing import Literal
 
 import torch
 
+from dragoman.data.corpus.mapped.folder import Progress, Workspace, silent
 from dragoman.data.reading.read import DataSource
 from dragoman.data.splits import PathLike
 from dragoman.data.vocabulary import word_dropout_rates
@@ -52,6 +53,7 @@ def train(
     should_stop: Callable[[], bool] = lambda: False,
     pause_at: int | None = None,
     evaluate_on: Literal["test", "dev"] = "test",
+    on_progress: Progress = silent,
 ) -> System:
     """Train on paired files (or plain text, with a preset for it) or a table in memory; return the system.
 
@@ -63,6 +65,8 @@ def train(
     update; ``on_event`` gets what happens, last the report on the final weights (``Evaluated``).
     ``pause_at``: an update at which training stops as if it had been interrupted. ``evaluate_on``:
     the rows for that report; ``dev`` leaves test unseen, and so does a run without test rows.
+    ``on_progress``: called while very many rows are prepared, with the stage, the rows done, and the
+    rows in all if that is known.
 
     Under torchrun, all processes train together. They return the same system, but only the first
     one writes, and calls ``on_plan`` and ``on_event``.
@@ -72,7 +76,8 @@ def train(
 
     def make_plan() -> Plan:
         refuse_under_torchrun(train, dev, test, fresh=fresh)
-        return plan(train, dev, test, preset=preset, config=config, settings=settings)
+        workspace = Workspace(corpus_folder(folder, processes.rank), on_progress if processes.is_first else silent)
+        return plan(train, dev, test, preset=preset, config=config, settings=settings, workspace=workspace)
 
     planned = fix_shares(processes.together(make_plan), None if fresh else folder, processes)
     new_run = describe_run(planned)
@@ -99,19 +104,30 @@ def preview(
     settings: Overrides = (),
     fresh: bool = False,
     on_plan: Callable[[Plan, Trainer, Path], None] = lambda *_: None,
+    on_progress: Progress = silent,
 ) -> Plan:
     """Plan what ``train`` would do with the same arguments, and write nothing.
 
     What ``train`` would refuse is refused here too. ``on_plan`` gets a trainer that is ready to run.
     """
     folder = Path(out) if out is not None else default_folder(train)
-    planned = plan(train, dev, test, preset=preset, config=config, settings=settings)
+    workspace = Workspace(corpus_folder(folder), on_progress, writes=False)
+    planned = plan(train, dev, test, preset=preset, config=config, settings=settings, workspace=workspace)
     planned = fix_shares(planned, None if fresh else folder, Processes())
     if not fresh:
         check_folder(folder, describe_run(planned))
     checkpoint = None if fresh else find_checkpoint(folder, recorded_run_name(folder) or "", planned.system.model)
     on_plan(planned, _make_trainer(planned, planned.system, None, checkpoint), folder)
     return planned
+
+
+def corpus_folder(folder: Path, rank: int = 0) -> Path:
+    """Return where the rows of a run are put that are too many for memory: beside its folder.
+
+    So the folder of a run can be given to others without its data, and deleting the rows does no
+    harm: the same command prepares them again. Of several processes, each has rows of its own.
+    """
+    return folder.with_name(f"{folder.name}.corpus{f'-{rank}' if rank else ''}")
 
 
 def describe_run(planned: Plan) -> NewRun:

@@ -110,17 +110,18 @@ class Audit:
     statistics: dict[str, TextStatistics] = field(default_factory=dict)
     media: dict[str, FileStatistics] = field(default_factory=dict)  # of the sources that are files
     broken: list[Place] = field(default_factory=list)  # rows dropped because of a file; each may need another repair
-    _dropped: set[int] = field(default_factory=set, repr=False)  # line numbers
+    dropped_before: int = field(default=0, repr=False)  # rows of an audit that was read back
+    dropped_rows: set[tuple[str, int]] = field(default_factory=set, repr=False)  # files and line numbers
 
     @property
     def dropped(self) -> int:
         """The number of rows that are not used."""
-        return len(self._dropped)
+        return self.dropped_before + len(self.dropped_rows)
 
     @property
     def used(self) -> int:
         """The number of rows that are used."""
-        return self.rows - len(self._dropped)
+        return self.rows - self.dropped
 
     def count(self, category: str) -> int:
         """Return how often a category occurred."""
@@ -135,6 +136,13 @@ class Audit:
         if len(finding.places) < EXAMPLES:
             finding.places.append(Place(file or self.files[0], line, reason, self.unit))
 
+    def record_many(self, category: str, count: int, places: Sequence[Place]) -> None:
+        """Record oddities that were found together. ``places``: the first of them."""
+        if count:
+            finding = self.findings.setdefault(category, Finding())
+            finding.count += count
+            finding.places += places[: EXAMPLES - len(finding.places)]
+
     def drop(self, row: Example | int, category: str, reason: str, file: str | None = None) -> None:
         """Record that a row will not be used, and why.
 
@@ -142,10 +150,10 @@ class Audit:
         """
         if fate(category) != "dropped":
             raise ValueError(f"{category!r} is no reason to drop a row")
-        line = row.line if isinstance(row, Example) else row
-        if line in self._dropped:
+        line, place = (row.line, row.file) if isinstance(row, Example) else (row, self.files[0])
+        if (place, line) in self.dropped_rows:
             return
-        self._dropped.add(line)
+        self.dropped_rows.add((place, line))
         self.record(category, line, reason, row.file if isinstance(row, Example) else file)
 
     def drop_file(self, row: Example, category: str, reason: str) -> None:
@@ -156,8 +164,8 @@ class Audit:
 
     def describe(self, examples: Sequence[Example]) -> None:
         """Find duplicates and sources with several targets, and describe the usable rows."""
-        first: dict[Identity, int] = {}
-        pairs: dict[tuple[Identity, str], int] = {}
+        first: dict[Identity, Example] = {}
+        pairs: dict[tuple[Identity, str], Example] = {}
         several: set[Identity] = set()
         for example in examples:
             key, line = identity(example), example.line
@@ -165,14 +173,14 @@ class Audit:
                 continue
             pair = (key, example.target)
             if pair in pairs:
-                self.record("duplicate", line, f"repeats {self.unit} {pairs[pair]}", example.file)
+                self.record("duplicate", line, f"repeats {name_earlier(pairs[pair], example)}", example.file)
                 continue
-            pairs[pair] = line
+            pairs[pair] = example
             if key in first:
                 several.add(key)
-                self.record("several_targets", line, f"the source of {self.unit} {first[key]}", example.file)
+                self.record("several_targets", line, f"the source of {name_earlier(first[key], example)}", example.file)
             else:
-                first[key] = line
+                first[key] = example
         self.sources, self.several = len(first), len(several)
         names = [name for name in examples[0].sources if name not in self.media] if examples else []
         self.statistics = {name: TextStatistics.of(example.sources[name] for example in examples) for name in names}
@@ -279,6 +287,11 @@ class Audit:
         }
 
 
+def name_earlier(earlier: Example, example: Example) -> str:
+    """Return where an earlier row is, as said beside ``example``."""
+    return f"{earlier.unit} {earlier.line}" + (f" of {earlier.file}" if earlier.file != example.file else "")
+
+
 def _clip(line: str) -> str:
     """Shorten a line of the report, except for a place, whose reason is at the end."""
     return line if len(line) <= _WIDTH or line.startswith("    ") else line[: _WIDTH - 1] + "…"
@@ -301,8 +314,12 @@ def _table(statistics: dict[str, TextStatistics]) -> Iterable[str]:
             (f"{each.minimum}/{each.median:g}/{each.mean:.1f}/{each.p95}/{each.maximum}" for each in lengths),
         )
     yield line("distinct characters", (f"{side.distinct_characters:,}" for side in sides))
-    yield line("distinct words", (f"{side.distinct_words:,}" for side in sides))
-    yield line("of these seen once", (f"{side.words_once:,}" for side in sides))
+    yield line("distinct words", (f"{_about(side)}{side.distinct_words:,}" for side in sides))
+    yield line("of these seen once", (f"{_about(side)}{side.words_once:,}" for side in sides))
     yield line("characters a word", (f"{side.mean_word_length:.1f}" for side in sides))
     yield line("rows of one word", (f"{side.one_word_share:.0%}" for side in sides))
     yield line("rows of short spaced symbols", (f"{side.spaced_share:.0%}" for side in sides))
+
+
+def _about(side: TextStatistics) -> str:
+    return "about " if side.estimated else ""

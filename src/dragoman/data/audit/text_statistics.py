@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from typing import Any
@@ -65,6 +66,7 @@ class TextStatistics:
     one_word_share: float  # rows of a single word
     spaced_share: float  # rows of two or more symbols, none longer than SHORT_SYMBOL: phones, spelled-out letters
     mean_word_length: float  # characters of a word, over all words
+    estimated: bool = False  # the numbers of distinct words, because there are too many to hold them all
 
     @property
     def distinct_symbols(self) -> int:
@@ -79,40 +81,110 @@ class TextStatistics:
     @classmethod
     def of(cls, texts: Iterable[str]) -> TextStatistics:
         """Describe texts."""
-        characters: Counter[int] = Counter()
-        words_of_rows: Counter[int] = Counter()
-        words: Counter[str] = Counter()
-        spaces: set[str] = set()
-        spaced = 0
-        # In chunks: counting a long list at once is several times faster than many short ones.
-        for chunk in _chunks(texts, 1000):
-            rows_of_words = list(map(str.split, chunk))
-            characters.update(map(len, chunk))
-            words_of_rows.update(map(len, rows_of_words))
-            words.update(chain.from_iterable(rows_of_words))
-            joined = "".join(chunk)
-            spaces.update(space for space in _SPACES if space in joined)
-            spaced += sum(map(_is_spaced, rows_of_words))
-        alphabet = spaces.union(*words)
-        rows = characters.total()
-        total_words = words.total()
-        letters = sum(len(word) * count for word, count in words.items())
-        return cls(
-            rows=rows,
-            characters=LengthStatistics.of(characters),
-            words=LengthStatistics.of(words_of_rows),
-            total_words=total_words,
-            distinct_characters=len(alphabet),
-            distinct_words=len(words),
-            words_once=sum(count == 1 for count in words.values()),
-            one_word_share=words_of_rows[1] / rows if rows else 0.0,
-            spaced_share=spaced / rows if rows else 0.0,
-            mean_word_length=letters / total_words if total_words else 0.0,
-        )
+        counts = TextCounts()
+        counts.add(texts)
+        return counts.statistics()
 
     def to_json(self) -> dict[str, Any]:
         """Return the statistics as plain values."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> TextStatistics:
+        """Make statistics from what ``to_json`` returned."""
+        lengths = {}
+        for name in ("characters", "words"):
+            values = dict(record[name])
+            values["histogram"] = {int(length): count for length, count in values["histogram"].items()}
+            lengths[name] = LengthStatistics(**values)
+        return cls(**{**record, **lengths})
+
+
+class TextCounts:
+    """What statistics are made of: counts of texts, which may be added and merged.
+
+    Of more than ``most`` distinct words, only those are held whose hash ends in as many zero bits as
+    needed. Their share is known, so the numbers of distinct words are estimated, to about 0.3 %
+    (adaptive sampling: Flajolet 1990). All other counts stay exact.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        """``most``: distinct words that are held; without a limit, nothing is estimated."""
+        self.most = most
+        self.bits = 0  # zero bits that the hash of a word has to end in
+        self.characters: Counter[int] = Counter()
+        self.words_of_rows: Counter[int] = Counter()
+        self.words: Counter[str] = Counter()
+        self.spaced = 0
+        self.alphabet: set[str] = set()  # of white space, and of words that are not held any more
+        self.total = self.letters = 0  # of the words that are not held any more
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Count texts."""
+        # In chunks: counting a long list at once is several times faster than many short ones.
+        for chunk in _chunks(texts, 1000):
+            rows_of_words = list(map(str.split, chunk))
+            self.characters.update(map(len, chunk))
+            self.words_of_rows.update(map(len, rows_of_words))
+            self.words.update(chain.from_iterable(rows_of_words))
+            joined = "".join(chunk)
+            self.alphabet.update(space for space in _SPACES if space in joined)
+            self.spaced += sum(map(_is_spaced, rows_of_words))
+        self._thin()
+
+    def merge(self, other: TextCounts) -> None:
+        """Add the counts of other texts."""
+        self.bits = max(self.bits, other.bits)
+        self.characters.update(other.characters)
+        self.words_of_rows.update(other.words_of_rows)
+        self.words.update(other.words)
+        self.spaced += other.spaced
+        self.alphabet |= other.alphabet
+        self.total += other.total
+        self.letters += other.letters
+        self._thin()
+
+    def statistics(self) -> TextStatistics:
+        """Return the statistics of all texts that were counted."""
+        if self.bits:
+            self._let_go()
+        rows = self.characters.total()
+        total_words = self.total + self.words.total()
+        letters = self.letters + sum(len(word) * count for word, count in self.words.items())
+        return TextStatistics(
+            rows=rows,
+            characters=LengthStatistics.of(self.characters),
+            words=LengthStatistics.of(self.words_of_rows),
+            total_words=total_words,
+            distinct_characters=len(self.alphabet.union(*self.words)),
+            distinct_words=len(self.words) << self.bits,
+            words_once=sum(count == 1 for count in self.words.values()) << self.bits,
+            one_word_share=self.words_of_rows[1] / rows if rows else 0.0,
+            spaced_share=self.spaced / rows if rows else 0.0,
+            mean_word_length=letters / total_words if total_words else 0.0,
+            estimated=self.bits > 0,
+        )
+
+    def _thin(self) -> None:
+        while self.most is not None and len(self.words) > self.most:
+            if self.bits:
+                self._let_go()  # words that came back
+            if len(self.words) > self.most // 2:
+                self.bits += 1
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """Hold only the words whose hash ends in enough zero bits. These were never let go before."""
+        mask = (1 << self.bits) - 1
+        held: Counter[str] = Counter()
+        for word, count in self.words.items():
+            if zlib.crc32(word.encode("utf-8", "surrogatepass")) & mask:
+                self.total += count
+                self.letters += len(word) * count
+                self.alphabet.update(word)
+            else:
+                held[word] = count
+        self.words = held
 
 
 def _is_spaced(symbols: list[str]) -> bool:

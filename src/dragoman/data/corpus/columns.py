@@ -20,6 +20,7 @@ from dragoman.types import PaddedArrays
 
 SAMPLE = 8  # files that the size of a column in memory is estimated from
 
+Lengths: TypeAlias = "Sequence[int] | np.ndarray"
 EpochSeed: TypeAlias = tuple[int, int]  # the run's seed and the epoch
 Collate: TypeAlias = Callable[[Sequence[np.ndarray]], PaddedArrays]
 AugmentAll: TypeAlias = Callable[[np.random.Generator], Sequence[np.ndarray]]  # all rows as one epoch sees them
@@ -29,10 +30,10 @@ class Column(Protocol):
     """One source, or the target, of many rows."""
 
     @property
-    def lengths(self) -> Sequence[int]:
+    def lengths(self) -> Lengths:
         """The lengths of all rows, not augmented."""
 
-    def epoch_lengths(self, epoch_seed: EpochSeed) -> Sequence[int]:
+    def epoch_lengths(self, epoch_seed: EpochSeed) -> Lengths:
         """Return the lengths of all rows as an epoch of training sees them, where known."""
 
     def padded(self, rows: Sequence[int], epoch_seed: EpochSeed | None = None) -> PaddedArrays:
@@ -43,7 +44,7 @@ class Column(Protocol):
 
 
 class ArrayColumn:
-    """Arrays that are held in memory."""
+    """Arrays that are held in memory, or mapped into it."""
 
     def __init__(
         self,
@@ -52,15 +53,18 @@ class ArrayColumn:
         augment: AugmentAll | None = None,
         max_length: int = 0,
         stream: int = 0,
+        lengths: np.ndarray | None = None,
     ) -> None:
         """``augment`` makes the rows of an epoch; ``stream`` separates its random numbers.
+
+        ``lengths``: of the arrays, where they are known already.
 
         A row that would become longer than ``max_length`` and than the longest row keeps its
         original array.
         """
         self.arrays, self.collate, self.augment, self.stream = arrays, collate, augment, stream
-        self.lengths = [len(array) for array in arrays]
-        self.max_length = max([max_length, *self.lengths])
+        self.lengths = np.array([len(array) for array in arrays], dtype=np.int32) if lengths is None else lengths
+        self.max_length = max(max_length, int(self.lengths.max(initial=0)))
         self._epochs: dict[EpochSeed, list[np.ndarray]] = {}  # the last two: the next epoch is planned ahead
 
     def array(self, row: int, epoch_seed: EpochSeed | None = None) -> np.ndarray:
@@ -69,7 +73,7 @@ class ArrayColumn:
             return self.arrays[row]
         return self._augmented(epoch_seed)[row]
 
-    def epoch_lengths(self, epoch_seed: EpochSeed) -> Sequence[int]:
+    def epoch_lengths(self, epoch_seed: EpochSeed) -> Lengths:
         return self.lengths if self.augment is None else [len(array) for array in self._augmented(epoch_seed)]
 
     def padded(self, rows: Sequence[int], epoch_seed: EpochSeed | None = None) -> PaddedArrays:
@@ -95,19 +99,19 @@ class FileColumn:
         modality: Modality,
         raws: Sequence[str],
         cache: Cache | None = None,
-        lengths: Sequence[int] | None = None,
+        lengths: Lengths | None = None,
     ) -> None:
         """``lengths``: of the rows, where they are known already."""
         self.modality, self.raws, self.cache = modality, list(raws), cache or Cache()
         self._lengths = lengths
 
     @cached_property
-    def lengths(self) -> Sequence[int]:
+    def lengths(self) -> Lengths:
         if self._lengths is not None:
             return self._lengths
         return [len(PendingFile(self.modality, raw)) for raw in self.raws]
 
-    def epoch_lengths(self, epoch_seed: EpochSeed) -> Sequence[int]:
+    def epoch_lengths(self, epoch_seed: EpochSeed) -> Lengths:
         """Return the lengths of the files, not augmented: those are known after reading only."""
         return self.lengths
 

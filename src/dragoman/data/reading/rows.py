@@ -14,7 +14,7 @@ from dragoman.data.examples import TARGET, Unit, name_place
 from dragoman.data.options import DataConfig
 from dragoman.data.reading.column_files import FORMATS, column_format, column_table
 from dragoman.data.reading.columns import TableLayout, find_layout
-from dragoman.data.reading.lines import label, read_lines
+from dragoman.data.reading.lines import read_lines
 from dragoman.data.reading.table import Record, Table
 from dragoman.data.reading.text_files import guess_format, is_blank, suffix, text_table
 from dragoman.data.reading.values import to_text
@@ -40,33 +40,6 @@ class TextRows(NamedTuple):
     names: tuple[str, ...]  # of the sources
     rows: Iterator[TextRow]
     columns: Mapping[str, ColumnPlace]  # of every side, if they are columns
-
-
-def is_parallel(paths: Sequence[str | Path], config: DataConfig) -> bool:
-    """Tell whether these are two parallel files; refuse files that do not fit the format."""
-    if not 1 <= len(paths) <= 2:
-        raise UserError(f"{len(paths)} files given; give one table, or two parallel text files (source, target)")
-    if len(paths) == 2 and config.is_plain:
-        raise UserError(
-            f"{label(paths[0])}, {label(paths[1])}: two files are a source and a target, but a language model has no "
-            "source; give one file"
-        )
-    if len(paths) == 1:
-        if config.format == "parallel":
-            raise UserError(f"{label(paths[0])}: data.format=parallel needs two files: source, target")
-        return False
-    first, second = (label(path) for path in paths)
-    if first == second:
-        raise UserError(f"{first}: given as both source and target; give two different files")
-    if config.format not in ("auto", "parallel"):
-        raise UserError(f"{first}, {second}: data.format={config.format} is one file, but two are given")
-    both = [suffix(path) for path in paths]
-    if config.format == "auto" and all(each in TABLE_SUFFIXES for each in both):
-        raise UserError(
-            f"{first}, {second}: two {both[0]} files are no source and target; give one of them, "
-            f"or set data.format=parallel if each really is plain text"
-        )
-    return True
 
 
 def parallel_rows(paths: Sequence[str | Path], audit: Audit) -> Iterator[TextRow]:

@@ -9,7 +9,7 @@ find out. Search may use CTC too: ``search/ctc_prefix.py``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import torch
@@ -40,7 +40,7 @@ def needed_states(target: Sequence[int]) -> int:
     return len(target) + sum(first == second for first, second in pairwise(target))
 
 
-def describe_ctc(weight: float, states: Sequence[int], targets: Sequence[Sequence[int]]) -> list[str]:
+def describe_ctc(weight: float, states: Sequence[int], targets: Iterable[Sequence[int]]) -> list[str]:
     """Describe the weight of CTC, and how many rows cannot take part.
 
     ``targets``: without end symbols.

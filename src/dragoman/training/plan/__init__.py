@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dragoman.data.corpus.mapped.folder import Workspace
 from dragoman.data.reading.read import DataSource
 from dragoman.data.splits import Data
 from dragoman.evaluation import metrics
@@ -48,10 +49,14 @@ def plan(
     preset: str | None = None,
     config: ConfigSource | None = None,
     settings: Overrides = (),
+    workspace: Workspace | None = None,
 ) -> Plan:
-    """Read the data, fit the tokenizers, choose every setting and build the model."""
+    """Read the data, fit the tokenizers, choose every setting and build the model.
+
+    ``workspace``: where rows are put that are too many for memory.
+    """
     request = ask(preset, config, settings)
-    read_data = read(request, train, dev, test)
+    read_data = read(request, train, dev, test, workspace)
     fitted = fit(read_data)
     choice = choose(fitted)
     built = build(choice)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from dragoman.inference.build import build_model
 from dragoman.inference.system import System
 from dragoman.process.cpu import prepare_bfloat16
@@ -46,7 +48,7 @@ def build(choice: Choice) -> BuiltSystem:
         columns=choice.data.columns,
     )
     if recipe.training.ctc:
-        tokens = [target[:-1].tolist() for target in choice.rows.targets]  # without the end symbol
+        tokens = (target[:-1].tolist() for target in choice.rows.targets)  # without the end symbol
         reasons += describe_ctc(recipe.training.ctc, state_counts(system, choice.rows), tokens)
     reasons += load_pretrained(model)
     transfers = transfer_weights(system, choice.origins)
@@ -60,11 +62,11 @@ def output_lengths(rows: EncodedExamples, max_tokens: int) -> LengthLimits:
 
     A line of running text may exceed ``max_tokens``.
     """
-    return LengthLimits.of(rows.longest_sources, [min(length, max_tokens) + 1 for length in rows.target_lengths])
+    return LengthLimits.of(rows.longest_sources, np.minimum(rows.target_lengths, max_tokens) + 1)
 
 
 def state_counts(system: System, rows: EncodedExamples) -> list[int]:
     """Return how many states the one encoder has for each row."""
     ((name, lengths),) = rows.lengths.items()
     stride = system.strides[name]
-    return [-(-length // stride) for length in lengths]
+    return [-(-length // stride) for length in lengths.tolist()]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from dragoman.config import merge
 from dragoman.data.examples import TARGET, references
@@ -134,41 +136,41 @@ def settle(fitted: FittedData, limit: int) -> Settled:
         name: modality.tokenizer.size for name, modality in fitted.modalities.items() if modality.tokenizer is not None
     }
     sizes = Sizes(
-        {name: max(column) for name, column in rows.lengths.items()},
-        recipe.training.chunk if recipe.data.running else 1 + max(rows.target_lengths),
+        {name: int(column.max()) for name, column in rows.lengths.items()},
+        recipe.training.chunk if recipe.data.running else 1 + int(rows.target_lengths.max()),
         {**vocabularies, TARGET: fitted.target.size},
     )
     return Settled(recipe, shape, data, rows, explained, sizes)
 
 
-def text_lengths(fitted: FittedData) -> dict[str, Sequence[int]]:
+def text_lengths(fitted: FittedData) -> dict[str, np.ndarray]:
     """Return the tokens of each row's texts, without end symbols.
 
     Files have limits of their own, which their modality and the audit know.
     """
     rows = fitted.rows
-    lengths: dict[str, Sequence[int]] = {
-        name: [length - 1 for length in rows.lengths[name]]
-        for name, modality in fitted.modalities.items()
-        if not modality.is_file
-    }
+    lengths = {name: rows.lengths[name] - 1 for name, modality in fitted.modalities.items() if not modality.is_file}
     return {**lengths, TARGET: rows.target_lengths}
 
 
 def measure(fitted: FittedData) -> auto.Shape:
     """Measure the training rows: what ``auto`` chooses by."""
     rows, modalities = fitted.rows, fitted.modalities
-    targets = [length + 1 for length in rows.target_lengths]  # with the end symbol
+    targets = rows.target_lengths + 1  # with the end symbol
     tokenizers = [modality.tokenizer for modality in modalities.values() if modality.tokenizer is not None]
-    longest = max([*targets, *(length for column in rows.lengths.values() for length in column)])
-    tokens = sum(sum(rows.lengths[name]) for name, modality in modalities.items() if not modality.is_file)
+    longest = max(int(column.max()) for column in (targets, *rows.lengths.values()))
+    tokens = sum(_total(rows.lengths[name]) for name, modality in modalities.items() if not modality.is_file)
     frames = {  # nine of ten sources have no more
-        name: sorted(rows.lengths[name])[len(targets) * 9 // 10]
+        name: int(np.sort(rows.lengths[name])[len(targets) * 9 // 10])
         for name, modality in modalities.items()
         if modality.is_file
     }
     vocabulary = max((tokenizer.size for tokenizer in tokenizers), default=0)
-    return auto.Shape(len(targets), tokens, sum(targets), vocabulary, fitted.target.size, longest, frames)
+    return auto.Shape(len(targets), tokens, _total(targets), vocabulary, fitted.target.size, longest, frames)
+
+
+def _total(lengths: np.ndarray) -> int:
+    return int(lengths.sum(dtype=np.int64))
 
 
 def choose_recipe(read: ReadData, shape: auto.Shape) -> tuple[Recipe, list[str]]:
@@ -238,8 +240,8 @@ def drop_too_long(data: Data, rows: EncodedExamples, lengths: Lengths, most: int
     too_long = find_too_long(lengths, most)
     if not too_long:
         return data, rows
-    remaining = [row for row in range(len(rows.targets)) if row not in too_long]
-    if not remaining:
+    remaining = np.delete(np.arange(len(rows.targets)), list(too_long))
+    if not len(remaining):
         raise UserError(
             f"every training row has more than max_tokens = {most} tokens; --set max_tokens={longest_row(lengths)} "
             "keeps them all"
@@ -248,7 +250,7 @@ def drop_too_long(data: Data, rows: EncodedExamples, lengths: Lengths, most: int
     for row, reason in too_long.items():
         audit.drop(rows.examples[row], "too_many_tokens", reason)
     rows = rows.select(remaining)
-    return replace(data, train=list(rows.examples), audits={**data.audits, "train": audit}), rows
+    return replace(data, train=rows.examples, audits={**data.audits, "train": audit}), rows
 
 
 def choose_metric(recipe: Recipe, target: Tokenizer, data: Data, classes: int = 0) -> metrics.MetricChoice:

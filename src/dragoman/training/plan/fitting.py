@@ -6,11 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dragoman.data import tokenizers
+from dragoman.data.corpus.mapped.rows import MappedRows, sample_numbers
+from dragoman.data.corpus.mapped.tokens import TokenRows
+from dragoman.data.examples import TARGET
 from dragoman.data.modality import Modality
 from dragoman.data.tokenizers import Tokenizer, TokenizerConfig
-from dragoman.parts import kind_of, part
+from dragoman.errors import UserError
+from dragoman.parts import dump, kind_of, part
 from dragoman.training.corpus import EncodedExamples, encode_examples
 from dragoman.training.plan.reading import ReadData
+
+FIT_ROWS = 500_000  # most rows that tokenizers are fitted to
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +33,69 @@ class FittedData:
 
 def fit(read: ReadData) -> FittedData:
     """Fit a tokenizer to every text, a modality to every other source, and tokenize the rows."""
+    train = read.data.train
+    if isinstance(train, MappedRows):
+        return _fit_on_disk(read, train)
+    modalities, target, reasons = _fit(read)
+    return FittedData(read, modalities, target, encode_examples(train, modalities, target), tuple(reasons))
+
+
+def _fit(read: ReadData) -> tuple[dict[str, Modality], Tokenizer, list[str]]:
     modalities, target, reasons = _fit_shared(read) if read.draft.share_vocabulary else _fit_apart(read)
-    return FittedData(read, modalities, target, encode_examples(read.data.train, modalities, target), tuple(reasons))
+    rows = len(read.data.train)
+    if rows > FIT_ROWS:
+        reasons.append(f"tokenisers: fitted to {FIT_ROWS:,} of the {rows:,} training rows, evenly spaced")
+    return modalities, target, reasons
+
+
+def _fit_on_disk(read: ReadData, train: MappedRows) -> FittedData:
+    """Fit and tokenize rows on disk, or take what an earlier start has prepared."""
+    settings = {
+        "sources": {name: dump(config) for name, config in _source_configs(read).items()},
+        "target": read.draft.target.tokenizer.model_dump(),
+        "shared": read.draft.share_vocabulary,
+        "init": [read.draft.init.model_dump(), dict(read.origins.digests)],
+        "rows": [train.identity, FIT_ROWS],
+    }
+    folder = train.folder.tokens(settings)
+    saved = train.folder.remember_fit(folder)
+    if saved is None:
+        train.folder.progress("fitting tokenisers", 0, None)
+        modalities, target, reasons = _fit(read)
+        for tokenizer in (target, *(modality.tokenizer for modality in modalities.values())):
+            if tokenizer is not None and tokenizer.varies:
+                raise UserError(
+                    "tokenizer.drop: training rows that are segmented anew in each epoch must be in memory; set drop "
+                    "to 0, or --set data.store=memory"
+                )
+        for name, modality in modalities.items():
+            if not read.draft.share_vocabulary:
+                modality.save(folder, name)
+        target.save(folder, TARGET)
+        train.folder.remember_fit(folder, reasons)
+    else:
+        reasons = list(saved)
+        target = tokenizers.load(folder, TARGET)
+        modalities = {
+            name: _class_of(config)(config, target)
+            if read.draft.share_vocabulary
+            else _class_of(config).load(config, folder, name)
+            for name, config in _source_configs(read).items()
+        }
+    rows = encode_examples(train, modalities, target, folder)
+    reasons.append(f"data: {train.stored:,} rows are on disk in {train.folder.path}, not in memory")
+    reasons += _describe_unknown(rows)
+    return FittedData(read, modalities, target, rows, tuple(reasons))
+
+
+def _describe_unknown(rows: EncodedExamples) -> list[str]:
+    """Describe how many tokens the fit has not seen, where it has not seen all rows."""
+    columns = {**rows.sources, TARGET: rows.targets}
+    unknown = {name: column.unknown for name, column in columns.items() if isinstance(column, TokenRows)}
+    if not any(unknown.values()):
+        return []
+    counts = ", ".join(f"{name} {count:,}" for name, count in unknown.items())
+    return [f"unknown tokens, in rows that the tokenisers were not fitted to: {counts}"]
 
 
 def _fit_shared(read: ReadData) -> tuple[dict[str, Modality], Tokenizer, list[str]]:
@@ -77,11 +145,18 @@ def _source_configs(read: ReadData) -> dict[str, Any]:
 
 
 def _source_columns(read: ReadData) -> dict[str, list[str]]:
-    return {name: [example.sources[name] for example in read.data.train] for name in read.source_names}
+    columns: dict[str, list[str]] = {name: [] for name in read.source_names}
+    train = read.data.train
+    for row in sample_numbers(len(train), FIT_ROWS):
+        sources = train[row].sources
+        for name, texts in columns.items():
+            texts.append(sources[name])
+    return columns
 
 
 def _targets(read: ReadData) -> Sequence[str]:
-    return [example.target for example in read.data.train]
+    train = read.data.train
+    return [train[row].target for row in sample_numbers(len(train), FIT_ROWS)]
 
 
 def _class_of(config: Any) -> Any:

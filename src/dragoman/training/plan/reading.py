@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dragoman.config import ConfigError, merge
+from dragoman.data.corpus.mapped.folder import Workspace
 from dragoman.data.reading.read import DataSource
 from dragoman.data.splits import Data, read_data
 from dragoman.recipe.layers import SettingLayers, drop_sections_without_kind
@@ -35,10 +36,16 @@ class ReadData:
         return list(self.data.train[0].sources)
 
 
-def read(request: TrainingRequest, train: DataSource, dev: DataSource | None, test: DataSource | None) -> ReadData:
+def read(
+    request: TrainingRequest,
+    train: DataSource,
+    dev: DataSource | None,
+    test: DataSource | None,
+    workspace: Workspace | None = None,
+) -> ReadData:
     """Read and split the files, open the runs to start from, and check every source's settings."""
     layers = request.layers
-    data = read_data(train, dev, test, request.recipe.reading, layers.source_kinds())
+    data = read_data(train, dev, test, request.recipe.reading, layers.source_kinds(), workspace)
     names = list(data.train[0].sources)
     if not names and not request.recipe.is_language_model:
         raise ConfigError(

@@ -1,0 +1,164 @@
+"""Token ids in shards on disk, made by several processes and mapped into memory.
+
+A shard of a column is two files: ``column-C-N.ids`` with all ids in a row, of 16 or 32 bits, and
+``column-C-N.npz`` with the place where each row ends. The sources are the first columns, the target
+is the last.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, overload
+
+import numpy as np
+
+from dragoman.data.corpus.mapped.rows import SHARD, MappedRows, RowLayout, read_shard
+from dragoman.data.corpus.mapped.workers import Workers
+from dragoman.data.modality import Modality
+from dragoman.data.tokenizers import Tokenizer
+from dragoman.data.vocabulary import EOS, UNK
+
+Progress = Callable[[int, int], None]  # rows done, of how many
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizeShard:
+    """Tokenises the rows of a shard."""
+
+    layout: RowLayout
+    folder: Path
+    modalities: Mapping[str, Modality]
+    target: Tokenizer
+
+    def __call__(self, shard: int) -> None:
+        for column, texts in enumerate(zip(*read_shard(self.layout, shard), strict=True)):
+            if column < len(self.layout.names):
+                modality = self.modalities[self.layout.names[column]]
+                rows = [modality.array(text) for text in texts]
+            else:
+                rows = [np.array([*self.target.encode(text), EOS]) for text in texts]
+            ids = np.concatenate(rows)
+            ends = np.cumsum([0, *map(len, rows)], dtype=np.uint32)
+            unknown = np.count_nonzero(ids == UNK)
+            path = _path(self.folder, column, shard)
+            _write(path.with_suffix(".ids"), ids.astype(_id_type(self._size(column))).tofile)
+            _write(path.with_suffix(".npz"), lambda stream, ends=ends, unknown=unknown: np.savez(  # type: ignore[misc]
+                stream, ends=ends, unknown=unknown))  # fmt: skip
+
+    def _size(self, column: int) -> int:
+        return column_sizes(self.layout, self.modalities, self.target)[column]
+
+
+def column_sizes(layout: RowLayout, modalities: Mapping[str, Modality], target: Tokenizer) -> list[int]:
+    """Return the size of each column's vocabulary."""
+    tokenizers = [modalities[name].tokenizer for name in layout.names] + [target]
+    return [tokenizer.size for tokenizer in tokenizers if tokenizer is not None]
+
+
+def tokenize(
+    rows: MappedRows, folder: Path, modalities: Mapping[str, Modality], target: Tokenizer, progress: Progress
+) -> list[TokenRows]:
+    """Tokenise all rows on disk and return the columns of ``rows``: the sources, then the target.
+
+    Shards that an earlier call has finished are taken as they are.
+    """
+    layout = rows.layout
+    last = len(layout.names)  # the column that is written last
+    missing = [shard for shard in range(rows.shards) if not _path(folder, last, shard).with_suffix(".npz").exists()]
+    done = rows.shards - len(missing)
+    if missing:
+        with Workers(TokenizeShard(layout, folder, modalities, target)) as workers:
+            for _ in workers.map(missing):
+                done += 1
+                progress(min(done * SHARD, rows.stored), rows.stored)
+    sizes = column_sizes(layout, modalities, target)
+    return [TokenRows.open(folder, column, size, rows) for column, size in enumerate(sizes)]
+
+
+class TokenRows(Sequence[np.ndarray]):
+    """The token ids of some rows of one column, read when they are asked for."""
+
+    def __init__(
+        self, shards: Sequence[np.ndarray], ends: np.ndarray, chosen: np.ndarray | None, unknown: int = 0
+    ) -> None:
+        """``ends``: of each row within its shard. ``chosen``: the rows, ascending; by default, all."""
+        self.shards, self.ends, self.chosen, self.unknown = shards, ends, chosen, unknown
+        lengths = np.diff(ends.astype(np.int64), prepend=0)
+        lengths[::SHARD] = ends[::SHARD]
+        lengths = lengths.astype(np.int32)
+        self.lengths = lengths if chosen is None else lengths[chosen]
+
+    @classmethod
+    def open(cls, folder: Path, column: int, size: int, rows: MappedRows) -> TokenRows:
+        """Map the shards of a column. ``size``: of its vocabulary."""
+        shards, ends, unknown = [], np.empty(rows.stored, dtype=np.uint32), 0
+        for shard in range(rows.shards):
+            path = _path(folder, column, shard)
+            with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
+                within = arrays["ends"]
+                unknown += int(arrays["unknown"])
+            ends[shard * SHARD : shard * SHARD + len(within) - 1] = within[1:]
+            shards.append(np.memmap(path.with_suffix(".ids"), dtype=_id_type(size), mode="r"))
+        return cls(shards, ends, rows.chosen, unknown)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @overload
+    def __getitem__(self, row: int) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[np.ndarray]: ...
+    def __getitem__(self, row: int | slice) -> np.ndarray | list[np.ndarray]:
+        if isinstance(row, slice):
+            return [self[number] for number in range(*row.indices(len(self)))]
+        number = row if self.chosen is None else self.chosen[row]
+        end = int(self.ends[number])
+        return self.shards[number // SHARD][end - int(self.lengths[row]) : end].astype(np.int64)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[row] for row in range(len(self)))
+
+    def select(self, rows: np.ndarray) -> TokenRows:
+        """Return some of these rows. ``rows``: their numbers, ascending."""
+        return TokenRows(self.shards, self.ends, rows if self.chosen is None else self.chosen[rows], self.unknown)
+
+
+class MappedStream:
+    """The tokens of all rows of a column as one running text."""
+
+    def __init__(self, rows: TokenRows) -> None:
+        """``rows``: a piece of the text, from its first row on."""
+        assert rows.chosen is None or rows.chosen[-1] == len(rows) - 1
+        self.shards = rows.shards
+        self.begins = np.cumsum([0, *map(len, self.shards)])
+        self.tokens = int(rows.lengths.sum(dtype=np.int64))
+
+    def __len__(self) -> int:
+        return self.tokens
+
+    def __getitem__(self, positions: np.ndarray) -> np.ndarray:
+        shards = np.searchsorted(self.begins, positions, side="right") - 1
+        found = np.empty(positions.shape, dtype=np.int64)
+        for shard in np.unique(shards).tolist():
+            here = shards == shard
+            found[here] = self.shards[shard][positions[here] - self.begins[shard]]
+        return found
+
+
+def _path(folder: Path, column: int, shard: int) -> Path:
+    return folder / f"column-{column}-{shard:05d}"
+
+
+def _id_type(size: int) -> type[np.unsignedinteger]:
+    return np.uint16 if size <= 1 << 16 else np.uint32
+
+
+def _write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file that is complete or not there."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(partial, "wb") as stream:
+        write(stream)
+    os.replace(partial, path)
