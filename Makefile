@@ -13,7 +13,7 @@ test test-all test-browser faults: export OMP_NUM_THREADS = 1
 test test-all test-browser faults: export GOMP_SPINCOUNT = 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test faults test-all test-browser check format page-if-possible page studio docs bench clean
+.PHONY: help demo examples test faults test-all test-browser check format page-if-possible page studio docs bench clean docs-test
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
@@ -90,6 +90,10 @@ docs: $(READY)  ## check the pages: links, figures against the result files, the
 	$(BIN)/python docs/check_links.py
 	$(BIN)/python docs/figures.py --check
 	OMP_NUM_THREADS=1 $(BIN)/python docs/walk.py --check
+
+docs-test: $(READY)  ## execute the example notebook (installs Jupyter's nbconvert; about two minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[notebook]'
+	$(BIN)/python examples/make_notebook.py --check
 
 clean:  ## remove what make has made: environment, caches, page, example data, run of the demo
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist studio/node_modules studio/dist

@@ -223,11 +223,13 @@ def test_a_notebook_shows_the_plan_and_one_block_of_progress(
     place: Path, tiny_settings: dict[str, Any], capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notebook = Notebook(monkeypatch)
+    monkeypatch.setattr("dragoman.training.notebook.PAUSE", 0.0)
     assert display.is_notebook()
     dragoman.train("train.tsv", dev="dev.tsv", out="runs/new", settings=tiny_settings)
     plan, progress = notebook.pages
     assert plan.startswith("<details>") and "60 rows to train on" in plan
     assert "dev loss" in progress and "trained 60 updates" in progress
+    assert "<progress" not in progress, "the bar goes when training ends, also where an evaluation follows"
     assert capsys.readouterr().err == ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from html import escape
 from pathlib import Path
@@ -28,6 +29,7 @@ class NotebookProgress(ProgressDisplay):
         self._last_update = ENDLESS
         self._best = ""
         self._drawn = 0.0
+        self._stopped = False
 
     def show_plan(self, plan: Plan, trainer: Trainer, folder: Path, *, every_setting: bool = False) -> None:
         """Show the plan, folded."""
@@ -52,15 +54,16 @@ class NotebookProgress(ProgressDisplay):
             self._lines.append(validation_line(event, self._step))
         elif isinstance(event, Stopped):
             self._lines.append(end_line(event))
+            self._stopped = True
         if isinstance(event, Stopped) or time.monotonic() - self._drawn > PAUSE:
-            self._draw(event)
+            self._draw()
 
-    def _draw(self, event: Event) -> None:
+    def _draw(self) -> None:
         self._drawn = time.monotonic()
         left_out = len(self._lines) - LINES_SHOWN
         lines = [*([f"({left_out} earlier lines)"] if left_out > 0 else []), *self._lines[-LINES_SHOWN:]]
         page = f"<pre>{escape(chr(10).join(lines))}</pre>" if lines else ""
-        if self._step is not None and not isinstance(event, Stopped):
+        if self._step is not None and not self._stopped:
             step, total = self._step, f" of {self._last_update:,}" if self._last_update < ENDLESS else ""
             bar = f'<progress max="{self._last_update}" value="{step.update}"></progress> ' if total else ""
             page += (
@@ -70,11 +73,10 @@ class NotebookProgress(ProgressDisplay):
         self._display(page, again=True)
 
     def _display(self, page: str, again: bool = False) -> None:
-        from IPython.display import HTML, display
-
+        shown: Any = importlib.import_module("IPython.display")  # which is there: a notebook runs on it
         if not again:
-            display(HTML(page))
+            shown.display(shown.HTML(page))
         elif self._handle is None:
-            self._handle = display(HTML(page), display_id=True)
+            self._handle = shown.display(shown.HTML(page), display_id=True)
         else:
-            self._handle.update(HTML(page))
+            self._handle.update(shown.HTML(page))
