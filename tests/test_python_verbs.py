@@ -36,6 +36,7 @@ ONLY_COMMAND_LINE = {
     "workers": "as seeds",
 }
 ONLY_PYTHON = {
+    "check": {"on_progress"},
     "train": {"on_plan", "on_event", "should_stop"},
     "compare": {"runs", "files"},
 }
