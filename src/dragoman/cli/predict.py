@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from dragoman.inference.predictions import Prediction
 
 Item = TypeVar("Item")
+
+SHOWN = 5  # places that a message names; it counts the others
 
 
 def predict(
@@ -107,6 +111,14 @@ def predict(
         typer.Option("--maps", help="With --json: add the attention and self-attention of every layer and head."),
     ] = False,
     device: Device = "auto",
+    out: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the file of --out: inputs whose lines are there are skipped.")
+    ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(help="Predict one of N parts: every N-th input, from number I on.", metavar="I/N"),
+    ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -120,12 +132,14 @@ def predict(
 
     A language model's output is the prompt with its continuation; the prompt may be empty.
     """
+    from dragoman.cli.output import Shard, open_output
     from dragoman.errors import UserError
     from dragoman.inference.inputs import InputReader
 
     messages = Messages.of(quiet, verbose)
     if maps and not as_json:
         raise UserError("--maps: attention maps are only printed as JSON; add --json")
+    part = Shard.parse(shard)
     system = load_system(run, device, ensemble, lm, lm_weight)
     search: dict[str, Any] = {
         "beam": beam, "n_best": n_best, "normalize": normalize, "alpha": alpha, "stop": stop, "ctc": ctc,
@@ -136,7 +150,6 @@ def predict(
     messages.detail(f"{system!r} on {system.device}")
     messages.detail(f"search: {describe_search(system.search_config(**search))}")
     files = files or ["-"]
-    done = 0
     failed = False
     reader = InputReader(
         system,
@@ -144,36 +157,49 @@ def predict(
         source=[parse_column(name) for name in source or []],
         note=lambda text: messages.note(f"dragoman: {text}"),
     )
-    unfinished: list[int] = []  # numbers of inputs
+    unfinished: list[int] = []  # numbers of inputs: the first few
+    unfinished_count = 0
     # At a terminal, and with --batch 1, each line is answered before the next one is read.
     chunk_size = 1 if batch == 1 or (files == ["-"] and sys.stdin is not None and sys.stdin.isatty()) else 16 * batch
-    for chunk in _chunks(reader.read(files), chunk_size):
-        predictions = system.stream(
-            [given.raw for given in chunk],
-            batch=batch,
-            attention=as_json,
-            trace=False,
-            probabilities=as_json,
-            maps=maps,
-            prefix=prefix,
-            first=done,
-            **search,
-        )
-        for given, prediction in zip(chunk, predictions, strict=True):
-            done += 1
-            problem = given.problem or prediction.error
-            if problem is not None:
-                failed = True
-                typer.echo(f"dragoman: {given.place}: {problem}" if given.place else f"dragoman: {problem}", err=True)
-            if not prediction.outputs[0].finished and not system.is_language_model:
-                unfinished.append(done)
-            line = json.dumps(prediction.to_json(maps), ensure_ascii=False) if as_json else _to_line(prediction)
-            sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
-        sys.stdout.buffer.flush()
+    with open_output(out, resume) as (output, written):
+        inputs = part.pick(reader.read(files))
+        skipped = sum(1 for _ in islice(inputs, written))
+        if skipped < written:
+            raise UserError(
+                f"--resume: {out} has {written:,} lines, but there are {skipped:,} inputs; it belongs to other inputs"
+            )
+        if written:
+            messages.note(f"dragoman: {written:,} lines are in {out} already")
+        for chunk in _chunks(inputs, chunk_size):
+            predictions = system.stream(
+                [given.raw for _, given in chunk],
+                batch=batch,
+                attention=as_json,
+                trace=False,
+                probabilities=as_json,
+                maps=maps,
+                prefix=prefix,
+                first=chunk[0][0],
+                step=part.count,
+                **search,
+            )
+            for (number, given), prediction in zip(chunk, predictions, strict=True):
+                problem = given.problem or prediction.error
+                if problem is not None:
+                    failed = True
+                    place = f"{given.place}: " if given.place else ""
+                    typer.echo(f"dragoman: {place}{problem}", err=True)
+                if not prediction.outputs[0].finished and not system.is_language_model:
+                    unfinished_count += 1
+                    unfinished += [number + 1] if len(unfinished) < SHOWN else []
+                line = json.dumps(prediction.to_json(maps), ensure_ascii=False) if as_json else _to_line(prediction)
+                output.write(line.encode("utf-8", "replace") + b"\n")
+            output.flush()
     if reader.damaged:
-        messages.note(f"dragoman: {_first_few(reader.damaged)}: not UTF-8; undecodable bytes were read as U+FFFD")
+        places = _first_few(reader.damaged, len(reader.damaged))
+        messages.note(f"dragoman: {places}: not UTF-8; undecodable bytes were read as U+FFFD")
     if unfinished:
-        places = _first_few(unfinished)
+        places = _first_few(unfinished, unfinished_count)
         messages.note(f"dragoman: input {places}: the output had no end and was cut at the length limit")
     if failed:
         raise typer.Exit(1)
@@ -196,7 +222,7 @@ def _chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
         yield chunk
 
 
-def _first_few(items: Sequence[object], most: int = 5) -> str:
-    """Return the first items as text, with the number of the others."""
-    more = f" and {len(items) - most:,} more" if len(items) > most else ""
-    return ", ".join(map(str, items[:most])) + more
+def _first_few(items: Sequence[object], count: int) -> str:
+    """Return the first items as text, with the number of the others. ``count``: of all."""
+    more = f" and {count - SHOWN:,} more" if count > SHOWN else ""
+    return ", ".join(map(str, items[:SHOWN])) + more

@@ -62,6 +62,7 @@ class Session(Steps):
         maps: bool = False,
         prefix: str | Sequence[str] | None = None,
         first: int = 0,
+        step: int = 1,
         keep_arrays: bool = False,
         probabilities: bool = True,
         cancelled: Callable[[], bool] | None = None,
@@ -70,9 +71,9 @@ class Session(Steps):
 
         Attention and the axes it belongs to, the trace, self-attention (``maps``) and what the model read of files
         (``keep_arrays``) are made only on request. ``prefix`` is what the outputs have to begin with: one text for all,
-        or a list with a text for each input. ``first`` is the index of the first input if these are a part of many: it
-        seeds sampling. ``probabilities``: if the run is a classifier, those of all its classes.
-        When ``cancelled`` returns True, ``SearchCancelled`` is raised.
+        or a list with a text for each input. ``first`` is the index of the first input if these are a part of many, and
+        ``step`` the difference between their indices: these seed sampling. ``probabilities``: if the run is a
+        classifier, those of all its classes. When ``cancelled`` returns True, ``SearchCancelled`` is raised.
         """
         check_batch(batch)
         inputs = self.prepare_all(sources)
@@ -88,7 +89,7 @@ class Session(Steps):
         def answer(readable: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
             rows = list(readable)
             tokens = None if prefix is None else [self.system.target.encode(prefix[row]) for row in rows]
-            keys = [first + row for row in rows]
+            keys = [first + step * row for row in rows]
             asked = [readable[row] for row in rows]
             results = self.search_each(asked, tokens, keys=keys, attention=attention, cancelled=cancelled)
             predictions = {}

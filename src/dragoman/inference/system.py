@@ -42,7 +42,7 @@ from dragoman.runs.weights import KIND, WEIGHTS, named_weights, weights_metadata
 from dragoman.search.options import SearchConfig
 from dragoman.tables import Rows, html_table, shorten
 
-STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "prefix", "first", "keep_arrays", "probabilities",
+STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "prefix", "first", "step", "keep_arrays", "probabilities",
                   "cancelled")  # fmt: skip
 
 
