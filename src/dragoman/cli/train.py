@@ -133,7 +133,7 @@ def train(
         preparation.close()
         progress.show_plan(plan, trainer, run_folder, every_setting=verbose)
 
-    with stop_on_signal(waits=False) as should_stop:
+    with stop_on_signal(waits=not place.is_first) as should_stop:  # the other processes do as the first one does
 
         def on_event(event: Any) -> None:
             if isinstance(event, Started | Stopped):

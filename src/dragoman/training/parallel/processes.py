@@ -19,9 +19,11 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from dragoman.errors import ReportedError, UserError
 from dragoman.process.place import find_place
+from dragoman.training.parallel.meeting import find_meeting
 
 Result = TypeVar("Result")
 
@@ -183,7 +185,14 @@ def join_processes() -> Processes:
         with_gpus = torch.cuda.is_available()
         if with_gpus:
             torch.cuda.set_device(place.local_rank)
-        dist.init_process_group("cpu:gloo,cuda:nccl" if with_gpus else "gloo", timeout=LONGEST_WAIT)
+        store, rank, count = next(rendezvous("env://", timeout=LONGEST_WAIT))
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if with_gpus else "gloo",
+            store=find_meeting(store, rank, count),
+            rank=rank,
+            world_size=count,
+            timeout=LONGEST_WAIT,
+        )
         atexit.register(_leave)
     return Processes(place.rank, place.count)
 
