@@ -187,6 +187,9 @@ def test_an_uploaded_table_is_measured(client: Client) -> None:
     upload = client.post("/api/upload?name=mine.tsv", content=b"abc\tcba\nabd\tdba\n").json()
     errors = records.Errors(**client.post("/api/runs/run/errors", json={"file": upload["id"]}).json())
     assert errors.file == "mine.tsv" and [row.line for row in errors.rows] == [1, 2]
+    upload = client.post("/api/upload?name=mine.csv", content=b"source,target\nabc,cba\n").json()
+    errors = records.Errors(**client.post("/api/runs/run/errors", json={"file": upload["id"]}).json())
+    assert errors.file == "mine.csv" and [row.source for row in errors.rows] == [{"source": "abc"}]
 
 
 def test_the_page_is_served_and_nothing_beside_it(client: Client) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dragoman.data.media import file_kinds, suffix_kind
+from dragoman.data.reading.rows import TABLE_SUFFIXES
 from dragoman.errors import UserError
 from dragoman.studio.library import NotFound
 from dragoman.studio.records import SourceFile, Upload
@@ -21,7 +22,7 @@ from dragoman.studio.views.media import CONTENT_TYPES
 
 MAX_FILE_SIZE = 32_000_000  # bytes
 MAX_TOTAL_SIZE = 512_000_000  # bytes of all files; beyond it the oldest are deleted
-TABLE_SUFFIXES = (".tsv", ".txt", ".jsonl", ".gz")
+TABLES = (*TABLE_SUFFIXES, ".txt", ".gz")
 
 
 class UploadTooLarge(UserError):
@@ -52,12 +53,12 @@ class Uploads:
     async def store(self, name: str, chunks: AsyncIterable[bytes]) -> Upload:
         """Store a file that arrives in chunks. The oldest files make room for it."""
         suffix = Path(name).suffix.lower()
-        kind = suffix_kind(f"file{suffix}") or ("table" if suffix in TABLE_SUFFIXES else None)
+        kind = suffix_kind(f"file{suffix}") or ("table" if suffix in TABLES else None)
         if kind is None:
             suffixes = [suffix for modality in file_kinds().values() for suffix in modality.suffixes]
             raise UserError(
                 f"{name}: the studio does not read this kind of file; give one that ends in "
-                f"{', '.join([*suffixes, *TABLE_SUFFIXES])}"
+                f"{', '.join([*suffixes, *TABLES])}"
             )
         identity = f"upload-{secrets.token_hex(8)}"
         path = Path(self._folder.name) / f"{identity}{suffix}"  # the name that was given never becomes a path

@@ -52,7 +52,7 @@ export function FileChoice(props: { backend: Backend; label: string; own: string
         </select>
         {chosen === OTHER && <input aria-label="Path of the file" placeholder="path/to/test.tsv" value={path} onChange={(event) => setPath(event.target.value)} />}
         <button className="quiet" onClick={() => chooser.current?.click()}>Upload a file…</button>
-        <input ref={chooser} type="file" hidden aria-label="A file of pairs" accept=".tsv,.csv,.jsonl,.txt,.gz" onChange={(event) => void take(event.target.files?.[0])} />
+        <input ref={chooser} type="file" hidden aria-label="A file of pairs" accept=".tsv,.csv,.jsonl,.ndjson,.json,.parquet,.arrow,.feather,.xlsx,.txt,.gz" onChange={(event) => void take(event.target.files?.[0])} />
         <button className="main" disabled={busy || file === ""} onClick={() => onFile(file)}>{busy ? "Working…" : button}</button>
       </div>
       {problem && <ProblemNote text={problem} />}
