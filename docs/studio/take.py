@@ -81,7 +81,7 @@ def take_views(page: Any, base: str, options: argparse.Namespace, take: Callable
         open_view(page, base, "training", options.dates)
         page.locator(".audit").wait_for()
         for other in (options.transformer, options.pictures, options.speech):  # hide runs of other tasks
-            if other:
+            if other and other != options.other:
                 page.get_by_label(f"Show {other}").uncheck()
         page.get_by_test_id("chart-Loss").locator("svg").hover(position={"x": 180, "y": 80})
         take("training")
@@ -89,7 +89,7 @@ def take_views(page: Any, base: str, options: argparse.Namespace, take: Callable
         page.get_by_test_id("scatter").wait_for(timeout=120_000)
         page.get_by_role("button", name="Find").click()
         page.get_by_test_id("neighbours").wait_for(timeout=120_000)
-        page.get_by_test_id("scatter").hover(position={"x": 330, "y": 250})
+        page.locator(".dots circle").nth(7).hover(force=True)
         take("map")
         open_view(page, base, "errors", options.dates, rows="own")
         page.locator("table.errors").wait_for(timeout=300_000)
@@ -102,7 +102,7 @@ def take_views(page: Any, base: str, options: argparse.Namespace, take: Callable
         open_view(page, base, "attention", options.transformer, input=options.sentence)
         page.get_by_test_id("matrix").wait_for()
         page.get_by_role("radio", name="layer 2, mean of the heads").click()
-        page.get_by_test_id("matrix").hover(position={"x": 112, "y": 112})
+        page.get_by_test_id("matrix").hover(position={"x": 336, "y": 304})  # "3" in the output and in the source
         take("attention")
     if options.pictures:
         open_file(page, base, options.pictures, options.picture)

@@ -9,9 +9,10 @@ export const OWN = "own"; // the rows that the run itself has
 const OTHER = "\u0000other";
 
 /** What the rows are called that a run is measured on, or null if their files are gone. */
-export function ownRows(run: Run, whose = "the run's own"): string | null {
+export function ownRows(run: Run, named = false): string | null {
   if (!run.held_out) return null;
-  return run.held_out === "test" ? `${whose} test rows` : `${whose} dev rows (it has no test rows)`;
+  const rows = named ? `${run.held_out} rows of ${run.name}` : `the run's own ${run.held_out} rows`;
+  return run.held_out === "test" ? rows : `${rows} (it has no test rows)`;
 }
 
 /** A file of pairs: the rows that the run has itself, a file that it knows, a path on this machine, or an upload.

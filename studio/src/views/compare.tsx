@@ -33,7 +33,7 @@ export function CompareView(props: Shared & { others: Run[] }) {
           {others.map((one) => <option key={one.id} value={one.id}>{one.name}</option>)}
         </select>
       </label>
-      <FileChoice backend={backend} label="Rows" own={ownRows(run, `${run.name}'s own`)} known={[...new Set([...run.test_files, ...other.test_files])]} chosen={rows} button="Compare" busy={comparison.busy} onFile={compare} />
+      <FileChoice backend={backend} label="Rows" own={ownRows(run, true)} known={[...new Set([...run.test_files, ...other.test_files])]} chosen={rows} button="Compare" busy={comparison.busy} onFile={compare} />
       {comparison.problem && <ProblemNote text={comparison.problem} />}
       {comparison.answer ? (
         <Compared comparison={comparison.answer} open={(row) => openRow(row, props)} />
