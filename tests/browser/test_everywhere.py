@@ -59,7 +59,7 @@ def test_a_narrow_window_needs_no_scrolling_sideways(page: Any, studio: Any, vie
     open_filled(page, studio, view)
     for width in (1000, 400):
         page.set_viewport_size({"width": width, "height": 700})
-        page.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        page.wait_for_function("() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_views_are_reached_by_keyboard(page: Any, studio: Any) -> None:
