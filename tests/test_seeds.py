@@ -13,7 +13,7 @@ import pytest
 from dragoman.config import merge
 from dragoman.errors import UserError
 from dragoman.evaluation.metrics import Report, Score, compare_means, holm, join_seeds, spread
-from dragoman.evaluation.metrics.report import format_p
+from dragoman.evaluation.metrics.report import format_p, state_p
 from dragoman.evaluation.metrics.spread import t_probability, t_quantile
 from dragoman.evaluation.several import Entrant, compare_several
 from dragoman.training.run import train
@@ -60,7 +60,8 @@ def test_welch_compares_two_means() -> None:
 def test_p_values_of_several_comparisons_are_corrected() -> None:
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
-    assert format_p(0.001, smallest=True) == "≤ 0.001" and format_p(0.25, smallest=False) == "0.250"
+    assert format_p(0.001, smallest=True) == "≤ 0.001" and format_p(0.25) == "0.250"
+    assert format_p(1e-5) == "< 0.001" and state_p(1e-5) == "p < 0.001" and state_p(0.25) == "p = 0.250"
 
 
 def test_seeds_with_other_metrics_are_refused() -> None:

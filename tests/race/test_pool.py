@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import json
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dragoman.config import merge
+from dragoman.files import exclusive_lock
 from dragoman.runs.history import read_evaluation, read_metrics
+from dragoman.training import worker
 from dragoman.training.events import PAUSED
 from dragoman.training.pool import JobEnded, JobStarted, run_jobs, share_threads
 from dragoman.training.run import train
@@ -96,6 +101,27 @@ def test_test_is_left_unseen_until_it_is_asked_for(tmp_path: Path, tiny_run: Any
     seen: list[object] = []
     train(tiny_run.pairs, out=run, settings=settings, evaluate_on="dev", on_event=seen.append)
     assert "Evaluated" not in {type(event).__name__ for event in seen}  # it was before
+
+
+def test_a_worker_whose_owner_is_gone_saves_and_stops(
+    tmp_path: Path, tiny_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = merge(tiny_run.settings, {"training": {"max_updates": 10**6, "max_epochs": 10**6, "patience": 10**6}})
+    request = {"parent": -1, "job": asdict(Job("run", str(tmp_path / "run"), [str(tiny_run.pairs)], settings=endless))}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
+    with pytest.raises(SystemExit) as end:
+        worker.main()
+    assert end.value.code == 130 and (tmp_path / "run" / "checkpoint.safetensors").exists()
+
+
+def test_a_worker_says_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = {"parent": -1, "job": asdict(Job("run", str(tmp_path / "run"), [str(tmp_path / "none.tsv")]))}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
+    with pytest.raises(SystemExit) as end:
+        worker.main()
+    assert end.value.code == 2 and "none.tsv" in capsys.readouterr().err
 
 
 # ---- train --seeds
@@ -186,6 +212,15 @@ def test_options_that_cannot_work_are_refused(call: Any, tiny_run: Any, argument
 def test_the_folder_of_a_single_run_is_no_group(call: Any, tiny_run: Any) -> None:
     answer = call("train", tiny_run.pairs, "--seeds", "2", "--out", tiny_run.folder)
     assert answer.code == 2 and "holds a single run" in answer.err
+
+
+def test_seeds_that_train_already_are_left_alone(
+    call: Any, tmp_path: Path, seeds_command: Callable[..., list[str]]
+) -> None:
+    """A worker that outlives its owner for a moment holds the lock too."""
+    with exclusive_lock(tmp_path / "group") as lock:
+        answer = call(*seeds_command(5))
+        assert lock is not None and answer.code == 2 and "another training is at work here" in answer.err
 
 
 def test_a_dry_run_of_seeds_writes_nothing(call: Any, tmp_path: Path, seeds_command: Callable[..., list[str]]) -> None:

@@ -81,7 +81,7 @@ def test_the_better_half_goes_on_and_ties_keep_the_order(tmp_path: Path) -> None
     assert again.trained == []
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     scores=st.lists(st.sampled_from([0.0, 1.0, 2.0, 2.5]), min_size=10, max_size=10),
     stops=st.lists(st.integers(0, 6), max_size=6),

@@ -48,6 +48,7 @@ def train_seeds(
         on_plan=lambda plan, trainer, _: None if messages.quiet else _print_plan(plan, trainer, messages.verbose),
     )  # fmt: skip
     description = describe_run(planned)
+    jobs = group.pin_shares(jobs, planned.system.recipe.training.shares)
     if not fresh:
         group.check_seeds(jobs, description)
     if dry_run:

@@ -13,7 +13,7 @@ from dragoman.errors import UserError
 from dragoman.evaluation.evaluate import Decoded, measure
 from dragoman.evaluation.metrics import METRICS, Difference, Score, Statistics, paired_bootstrap
 from dragoman.evaluation.metrics.bootstrap import SMALLEST_P
-from dragoman.evaluation.metrics.report import format_p
+from dragoman.evaluation.metrics.report import format_p, state_p
 from dragoman.evaluation.rows import (
     MetricName,
     Span,
@@ -216,7 +216,7 @@ def _compare_row(
 
 
 def _verdict(metric: MetricName, difference: Difference, names: tuple[str, str]) -> str:
-    how = f"p {'≤' if difference.p_value <= SMALLEST_P else '='} {difference.p_value:.3f}"
+    how = state_p(difference.p_value, difference.p_value <= SMALLEST_P)
     if difference.p_value >= SIGNIFICANCE or difference.value == 0:
         return f"no difference in {metric.label} that these rows could show ({how})"
     better = names[(difference.value > 0) == (metric.better == "higher")]

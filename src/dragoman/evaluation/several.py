@@ -19,7 +19,7 @@ from dragoman.evaluation.metrics.bootstrap import (
     confidence_interval,
     difference_of,
 )
-from dragoman.evaluation.metrics.report import format_p
+from dragoman.evaluation.metrics.report import format_p, state_p
 from dragoman.evaluation.metrics.seeds import interval
 from dragoman.evaluation.metrics.spread import Spread, compare_means, holm, spread
 from dragoman.evaluation.rows import MetricName, decode_rows, name_metric, row_statistics
@@ -131,7 +131,7 @@ class SeveralComparison:
             each = score.difference
             if each is None:
                 continue
-            how = f"p {'≤' if each.smallest else '='} {each.p_value:.3f}"
+            how = state_p(each.p_value, each.smallest)
             if each.p_value >= SIGNIFICANCE or each.value == 0:
                 sentences.append(f"{label}: no difference to A in {headline.metric.label} could be shown ({how})")
             else:

@@ -8,10 +8,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.runs.history import read_metrics
+from dragoman.runs.history import METRICS, read_metrics
 from dragoman.training.display import format_duration
 from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated
-from dragoman.training.pool import JobEnded, JobStarted, PoolEvent
+from dragoman.training.pool import JobEnded, JobStarted, PoolEvent, Waiting
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 KINDS: dict[str, Any] = {kind.__name__.lower(): kind for kind in (Started, Stepped, Validated, Stopped)}
 QUIET_SECONDS = 60.0  # the longest that lines say nothing about a run
+LOOK_SECONDS = 0.5  # between two looks at the files of the runs, while nothing else happens
 
 
 class Follower:
@@ -33,6 +34,9 @@ class Follower:
 
     def poll(self) -> list[Event]:
         """Return the events since the last call. No validation is returned twice."""
+        path = self.folder / METRICS
+        if not path.exists() or path.stat().st_size == self._offset:
+            return []
         tail = read_metrics(self.folder, self._offset)
         self._offset = tail.offset
         events: list[Event] = []
@@ -54,15 +58,18 @@ class GroupDisplay:
 
     def __init__(self) -> None:
         self.followers: dict[str, Follower] = {}
+        self._looked = 0.0  # when the files were last read
 
     def __call__(self, event: PoolEvent) -> None:
         """Show what has happened, and how far the runs are."""
         if isinstance(event, JobStarted):
             self.followers[event.job.name] = Follower(Path(event.job.out))
             self.started(event.job)
-        for name, follower in self.followers.items():
-            for each in follower.poll():
-                self.show(name, each)
+        if not isinstance(event, Waiting) or time.monotonic() - self._looked > LOOK_SECONDS:
+            self._looked = time.monotonic()
+            for name, follower in self.followers.items():
+                for each in follower.poll():
+                    self.show(name, each)
         if isinstance(event, JobEnded):
             self.followers.pop(event.job.name, None)
             self.ended(event)

@@ -14,8 +14,8 @@ from typing import TypeAlias
 from dragoman.training.worker import Job, encode_job
 
 WORKER = (sys.executable, "-m", "dragoman.training.worker")
-PATIENCE = 0.1  # seconds between two looks at the workers
-GRACE = 10.0  # seconds that a worker has to end after it was told to a second time
+POLL_SECONDS = 0.1  # between two looks at the workers
+GRACE_SECONDS = 10.0  # that a worker has to end after it was told to a second time
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def run_jobs(
                 yield JobEnded(job, process.returncode)
             if running and not ended:
                 yield Waiting()
-                time.sleep(PATIENCE)
+                time.sleep(POLL_SECONDS)
     finally:  # only after an error, or a second Ctrl-C, is something still running
         _end_all(running)
 
@@ -144,7 +144,7 @@ def _signal_all(processes: dict[subprocess.Popen[bytes], Job]) -> None:
 def _end_all(processes: dict[subprocess.Popen[bytes], Job]) -> None:
     """End the workers: first by a signal, then, if they do not obey, by force."""
     _signal_all(processes)
-    deadline = time.monotonic() + GRACE
+    deadline = time.monotonic() + GRACE_SECONDS
     for process in processes:
         try:
             process.wait(max(0.0, deadline - time.monotonic()))

@@ -59,6 +59,19 @@ def seed_jobs(job: Job, seeds: Sequence[int], threads: int) -> dict[int, Job]:
     return jobs
 
 
+def pin_shares(jobs: Mapping[int, Job], shares: int | None) -> dict[int, Job]:
+    """Return the jobs with this number of shares for each run that is not there yet.
+
+    So all seeds compute alike, even if some of them start when there are other workers.
+    """
+    pinned = {}
+    for seed, job in jobs.items():
+        is_new = shares is not None and not (Path(job.out) / IDENTITY).exists()
+        changes = {"training": {"shares": shares}} if is_new else {}
+        pinned[seed] = replace(job, settings=merge(job.settings, changes))
+    return pinned
+
+
 def refuse_single_run(group: Path) -> None:
     """Refuse the folder of a single run where the folders of several seeds are to be."""
     if (group / IDENTITY).exists():

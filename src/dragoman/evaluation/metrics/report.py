@@ -128,6 +128,14 @@ class Report:
         return "\n".join([*lines, *(["", *signatures] if signatures else [])]) + "\n"
 
 
-def format_p(p_value: float, smallest: bool) -> str:
+def format_p(p_value: float, smallest: bool = False) -> str:
     """Return a p-value; ``smallest``: no smaller one could have come out of the resamples."""
-    return f"≤ {p_value:.3f}" if smallest else f"{p_value:.3f}"
+    if smallest:
+        return f"≤ {p_value:.3f}"
+    return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
+
+
+def state_p(p_value: float, smallest: bool = False) -> str:
+    """Return a p-value as it stands in a sentence: p = 0.012."""
+    text = format_p(p_value, smallest)
+    return f"p {text}" if text[0] in "≤<" else f"p = {text}"

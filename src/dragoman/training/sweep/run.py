@@ -79,7 +79,7 @@ def open_sweep(folder: Path, grid: Grid, workers: Workers, planned: Plan) -> Swe
                     f"{folder}: holds another sweep (different: {key}); choose another --out, or --fresh to set it "
                     "aside"
                 )
-        threads = recorded.get("threads", threads)  # another number would change the results a little
+        threads = recorded.get("threads", threads)  # they set the shares of new runs, which all are to have alike
     elif folder.exists() and any(entry.name[0] != "." for entry in folder.iterdir()):
         raise UserError(f"{folder}: holds files that belong to no sweep; choose another --out, or --fresh")
     write_json(path, {**identity, "threads": threads})
