@@ -82,8 +82,8 @@ def holds_exactly(folder: Path, run: NewRun) -> bool:
     path = folder / IDENTITY
     if not path.exists():
         return False
-    recorded = {key: value for key, value in read_json(path).items() if key != "run"}
-    return bool(recorded == json.loads(json.dumps(_identity(run))))
+    recorded, wanted = read_json(path), json.loads(json.dumps(_identity(run)))
+    return all(recorded.get(key) == wanted.get(key) for key in ("recipe", "data", "origins"))
 
 
 def recorded_shares(folder: Path) -> int | None:
