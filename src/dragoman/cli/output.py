@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -18,7 +19,8 @@ Item = TypeVar("Item")
 _BLOCK = 1 << 20
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Shard:
     """One of ``count`` parts of the inputs: every ``count``-th, from number ``index`` (from 1) on."""
 
     index: int = 1
