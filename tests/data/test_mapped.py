@@ -140,9 +140,24 @@ def test_a_prepared_corpus_is_used_again_until_its_files_change(
     os.utime(path, ns=(1, 1))
     assert list(read(path, config, workspace=workspace).examples) != expected
     (tmp_path / "run.corpus" / MANIFEST).unlink()
+    (tmp_path / "run.corpus" / "texts-00000.bin").unlink()
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "run.corpus" / "texts-00000.bin").symlink_to(tmp_path / "mine")
+    read(path, config, workspace=workspace)
+    assert (tmp_path / "mine").read_text() == "precious"  # a link is replaced, not followed
+    (tmp_path / "run.corpus" / MANIFEST).unlink()
     (tmp_path / "run.corpus" / "thesis.tex").touch()
     with pytest.raises(UserError, match=r"holds files that belong to no prepared corpus \(thesis.tex\)"):
         read(path, config, workspace=workspace)
+
+
+def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(collecting, "write_shard", fail)
+    with pytest.raises(UserError, match=r"cannot be written \(No space left on device\)"):
+        on_disk(write_pairs(tmp_path / "pairs.tsv"))
 
 
 def test_tokenising_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:

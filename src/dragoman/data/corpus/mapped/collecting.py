@@ -15,6 +15,7 @@ from dragoman.data.corpus.mapped.rows import SHARD, Cells, MappedRows, RowLayout
 from dragoman.data.corpus.mapped.survey import WORDS, ShardSurvey, SurveyShard
 from dragoman.data.corpus.mapped.workers import Workers, count_cores
 from dragoman.data.examples import TARGET, Example, Unit
+from dragoman.errors import UserError
 
 MEMORY_ROWS = 500_000  # most rows that "auto" holds in memory
 SOURCES, PAIRS = "sources.u64", "pairs.u64"  # files with the digests of all rows
@@ -100,7 +101,13 @@ class _DiskRows:
         self.workers.__exit__(None, None, None)
 
     def _write(self) -> None:
-        write_shard(self.layout, self.shard, self.cells, self.lines, np.array(self.file, dtype=np.int32))
+        try:
+            write_shard(self.layout, self.shard, self.cells, self.lines, np.array(self.file, dtype=np.int32))
+        except OSError as error:
+            raise UserError(
+                f"{self.folder.path}: the rows cannot be written ({error.strerror or error}); they need about three "
+                "times the space of the text; --set data.store=memory holds them in memory"
+            ) from None
         for survey in self.workers.submit(self.shard):
             self._take(survey)
         self.shard += 1

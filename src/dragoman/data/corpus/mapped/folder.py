@@ -128,9 +128,9 @@ def _has_key(folder: Path, key: str) -> bool:
 
 def _delete_own(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
-        if path.is_symlink() or not OWN.fullmatch(path.name):
+        if not OWN.fullmatch(path.name):
             continue
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():  # of a link, the link itself is deleted, not what it leads to
             _delete_own(path)
             if not any(path.iterdir()):
                 path.rmdir()
