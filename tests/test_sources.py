@@ -180,6 +180,23 @@ def test_sources_can_be_configured_apart_and_have_defaults(tmp_path: Path) -> No
     assert list(named.modalities) == ["story", "question"], "columns of these names"
 
 
+def test_text_sources_of_one_table_have_one_kind_of_tokeniser(tmp_path: Path) -> None:
+    """Before, a long column got words and a short one characters; the plan now says why they are alike."""
+    names = [f"{first}{second}" for first in "bdfglmnprst" for second in ("ana", "ero", "ilu", "oma", "uki")]
+    chance = random.Random(7)
+    table = [
+        (f"{chance.choice(names)} went to the {STATES[row % 2]} house, and {chance.choice(names)} stayed there.",
+         f"who {chance.choice(names)}{chance.choice(names)}?", STATES[row % 2])
+        for row in range(200)
+    ]  # fmt: skip
+    settings = {"data": {"source": ["story", "question"], "target": "answer"}, "training": {"threads": 1}}
+    planned = plan(write(tmp_path / "qa.tsv", table), settings=settings)
+    kinds = {modality.tokenizer.kind for modality in planned.system.modalities.values() if modality.tokenizer}
+    assert len(kinds) == 1
+    said = [reason for reason in planned.reasons if reason.startswith("story and question: ")]
+    assert len(said) == 1 and "one kind was chosen" in said[0]
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dragoman.data.tokenizers import choose, kinds
+from dragoman.data.tokenizers import choose, choose_together, kinds
 
 Maker = Callable[[random.Random], str]
 ONSETS = ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", "br", "kr", "st"]
@@ -137,3 +137,19 @@ def test_choice_does_not_depend_on_empty_rows() -> None:
     texts = [phones(rng) for _ in range(500)]
     spread = [text for row in texts for text in (row, "")]
     assert choose(texts, "target") == choose(spread, "target")
+
+
+def test_columns_of_words_have_one_kind_of_tokeniser() -> None:
+    """Before, stories got words and their questions, which are short, characters."""
+    rng = random.Random(4)
+    stories = [story(rng) for _ in range(1000)]
+    questions = [f"Where {word(rng)}?" for _ in range(1000)]
+    sounds = [phones(rng) for _ in range(1000)]
+    alone = {choose(stories, "story")[0], choose(questions, "question")[0]}
+    assert len(alone) == 2, "the columns must differ when looked at alone"
+    chosen = choose_together({"story": stories, "question": questions, "sound": sounds})
+    assert chosen["story"] == chosen["question"] and chosen["sound"] == choose(sounds, "sound")
+    assert chosen["story"][1].startswith(f"story and question: {chosen['story'][0]}, because ")
+    assert chosen["story"][1].endswith("one kind was chosen for all their texts.")
+    assert choose_together({"source": stories}) == {"source": choose(stories, "source")}
+    assert choose_together({}) == {}

@@ -13,20 +13,25 @@ from pathlib import Path
 import numpy as np
 
 from dragoman.data.tokenizers._base import Tokenizer, TokenizerConfig, kinds, tokenizer_class
-from dragoman.data.tokenizers._choose import choose
+from dragoman.data.tokenizers._choose import choose, choose_together
 from dragoman.errors import UserError
 
 __all__ = [
-    "Tokenizer", "TokenizerConfig", "choose", "fit", "kinds", "load", "resolve", "segmentation_sampler",
-    "tokenizer_class",
+    "Tokenizer", "TokenizerConfig", "choose", "choose_together", "fit", "kinds", "load", "resolve",
+    "segmentation_sampler", "tokenizer_class",
 ]  # fmt: skip
 
 
-def resolve(config: TokenizerConfig, texts: Sequence[str], side: str) -> tuple[TokenizerConfig, str]:
-    """Replace the kind "auto" by one that suits the texts; return the settings and the reason."""
+def resolve(
+    config: TokenizerConfig, texts: Sequence[str], side: str, choice: tuple[str, str] | None = None
+) -> tuple[TokenizerConfig, str]:
+    """Replace the kind "auto" by one that suits the texts; return the settings and the reason.
+
+    ``choice`` is a kind and a reason, if it was chosen with other texts in view.
+    """
     if config.kind != "auto":
         return config, ""
-    kind, reason = choose(texts, side)
+    kind, reason = choice or choose(texts, side)
     chosen = config.resolved(kind)
     unused = [
         name
@@ -38,9 +43,12 @@ def resolve(config: TokenizerConfig, texts: Sequence[str], side: str) -> tuple[T
     return chosen, reason
 
 
-def fit(config: TokenizerConfig, texts: Iterable[str], side: str = "text") -> Tokenizer:
+def fit(
+    config: TokenizerConfig, texts: Iterable[str], side: str = "text", choice: tuple[str, str] | None = None
+) -> Tokenizer:
     """Learn a tokeniser from ``texts``; for a shared one, give the texts of both sides at once.
 
+    ``choice`` is a kind for "auto" and the reason for it, if that was chosen with other texts in view.
     Its ``notes`` say what a person should know: why "auto" chose its kind, a size that could not be
     reached.
     """
@@ -51,7 +59,7 @@ def fit(config: TokenizerConfig, texts: Iterable[str], side: str = "text") -> To
     reason = ""
     if config.kind == "auto":
         texts = texts if isinstance(texts, Sequence) else list(texts)
-        config, reason = resolve(config, texts, side)
+        config, reason = resolve(config, texts, side, choice)
     tokenizer = tokenizer_class(config.kind).fit(config, texts)
     if reason:
         tokenizer.notes.insert(0, reason)

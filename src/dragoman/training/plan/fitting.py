@@ -11,7 +11,7 @@ from dragoman.data.corpus.mapped.rows import MappedRows, sample_numbers
 from dragoman.data.corpus.mapped.tokens import TokenRows
 from dragoman.data.examples import TARGET
 from dragoman.data.modality import Modality
-from dragoman.data.tokenizers import Tokenizer, TokenizerConfig
+from dragoman.data.tokenizers import Tokenizer, TokenizerConfig, choose_together
 from dragoman.errors import UserError
 from dragoman.parts import dump, kind_of, part
 from dragoman.training.corpus import EncodedExamples, encode_examples
@@ -120,6 +120,7 @@ def _fit_shared(read: ReadData) -> tuple[dict[str, Modality], Tokenizer, list[st
 def _fit_apart(read: ReadData) -> tuple[dict[str, Modality], Tokenizer, list[str]]:
     """Fit every source and the target on its own."""
     columns = _source_columns(read)
+    chosen = _choose_kinds(read, columns)
     modalities: dict[str, Modality] = {}
     reasons: list[str] = []
     notes: list[str] = []  # on tokenizers of other runs
@@ -129,14 +130,21 @@ def _fit_apart(read: ReadData) -> tuple[dict[str, Modality], Tokenizer, list[str
             tokenization: TokenizerConfig = config.tokenizer
             choice = read.origins.choose_source_tokenizer(name, tokenization, columns[name])
             notes += choice.notes
-            modalities[name] = kind(config, choice.fit(columns[name], name))
+            modalities[name] = kind(config, choice.fit(columns[name], name, chosen.get(name)))
         else:
             modalities[name] = kind.fit(config, columns[name], name)
-        reasons += modalities[name].notes
+        reasons += [note for note in modalities[name].notes if note not in reasons]
     texts = _targets(read)
     choice = read.origins.choose_target_tokenizer(read.draft.target.tokenizer, texts)
     target = choice.fit(texts, "text" if read.draft.is_language_model else "target")
     return modalities, target, [*reasons, *target.notes, *notes, *choice.notes]
+
+
+def _choose_kinds(read: ReadData, columns: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, str]]:
+    """Choose kinds of tokenizers for the text sources together, with reasons, where nobody chose one."""
+    configs = _source_configs(read)
+    texts = [name for name in configs if _class_of(configs[name]).has_tokenizer]
+    return choose_together({name: columns[name] for name in texts if configs[name].tokenizer.kind == "auto"})
 
 
 def _source_configs(read: ReadData) -> dict[str, Any]:

@@ -35,9 +35,9 @@ class TokenizerChoice:
     tokenizer: Tokenizer | None = None
     notes: tuple[str, ...] = ()  # reasons, in sentences
 
-    def fit(self, texts: Sequence[str], side: str) -> Tokenizer:
-        """Return the other run's tokenizer, or fit one on ``texts``."""
-        return fit(self.config, texts, side) if self.tokenizer is None else self.tokenizer
+    def fit(self, texts: Sequence[str], side: str, choice: tuple[str, str] | None = None) -> Tokenizer:
+        """Return the other run's tokenizer, or fit one on ``texts``, of the kind in ``choice`` for "auto"."""
+        return fit(self.config, texts, side, choice) if self.tokenizer is None else self.tokenizer
 
 
 @dataclass(frozen=True, slots=True)
