@@ -36,7 +36,7 @@ ONLY_COMMAND_LINE = {
     "workers": "as seeds",
 }
 ONLY_PYTHON = {
-    "check": {"on_progress"},
+    "check": {"on_progress", "on_row"},
     "train": {"on_plan", "on_event", "should_stop"},
     "compare": {"runs", "files"},
 }

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from dragoman.cli.counting import LiveCount, is_terminal
 from dragoman.cli.options import (
     Files,
     Json,
@@ -56,6 +57,12 @@ def check(
     from dragoman.recipe import check as checking
 
     preparation = PreparationDisplay()
+    count = LiveCount("rows read", shown=is_terminal("stderr"))
+
+    def show_stage(stage: str, done: int, total: int | None) -> None:
+        count.close()  # one display at a time: from here on, the stages count the rows
+        preparation(stage, done, total)
+
     try:
         checked = checking.check(
             files,
@@ -67,9 +74,11 @@ def check(
             kind=kind,
             preset=preset,
             settings=settings or [],
-            on_progress=preparation,
+            on_row=count,
+            on_progress=show_stage,
         )
     finally:
+        count.close()
         preparation.close()
     if as_json:
         print_json(checked.to_json())

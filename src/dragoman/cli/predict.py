@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from dragoman.cli.counting import LiveCount, is_terminal
 from dragoman.cli.messages import Messages, Quiet, Verbose
 from dragoman.cli.options import (
     CTC,
@@ -160,8 +160,10 @@ def predict(
     unfinished: list[int] = []  # numbers of inputs: the first few
     unfinished_count = 0
     # At a terminal, and with --batch 1, each line is answered before the next one is read.
-    chunk_size = 1 if batch == 1 or (files == ["-"] and sys.stdin is not None and sys.stdin.isatty()) else 16 * batch
-    with open_output(out, resume) as (output, written):
+    chunk_size = 1 if batch == 1 or (files == ["-"] and is_terminal("stdin")) else 16 * batch
+    is_elsewhere = out is not None or not is_terminal("stdout")  # the outputs do not show how far it is
+    count = LiveCount("inputs answered", is_terminal("stderr") and is_elsewhere and not quiet)
+    with open_output(out, resume) as (output, written), count:
         inputs = part.pick(reader.read(files))
         skipped = sum(1 for _ in islice(inputs, written))
         if skipped < written:
@@ -170,6 +172,7 @@ def predict(
             )
         if written:
             messages.note(f"dragoman: {written:,} lines are in {out} already")
+        done = written
         for chunk in _chunks(inputs, chunk_size):
             predictions = system.stream(
                 [given.raw for _, given in chunk],
@@ -184,6 +187,8 @@ def predict(
                 **search,
             )
             for (number, given), prediction in zip(chunk, predictions, strict=True):
+                done += 1
+                count(done)
                 problem = given.problem or prediction.error
                 if problem is not None:
                     failed = True

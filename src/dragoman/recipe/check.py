@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,11 +81,13 @@ def check(
     kind: str | None = None,
     preset: str | None = None,
     settings: Overrides = (),
+    on_row: Callable[[int], None] | None = None,
     on_progress: Progress = silent,
 ) -> DataCheck:
     """Audit data before training: dropped and repaired rows, lengths, overlap with dev and test.
 
-    The arguments are those of ``dragoman check``. ``on_progress`` is called while very many rows are
+    The arguments are those of ``dragoman check``. ``on_row`` is called with the number of rows of the
+    data that are read so far. ``on_progress`` is called while very many rows are
     read, with the stage, the rows done, and the rows in all if that is known. Nothing here needs
     torch.
 
@@ -100,10 +102,12 @@ def check(
     if preset is not None:
         chosen = gather_settings(preset, overrides={"data": config.model_dump(exclude_unset=True)})
         config = make_reading(chosen)
-    corpora = {"train": read(files, config, _source_kinds(kind, config), workspace=Workspace(progress=on_progress))}
+    corpora = {
+        "train": read(files, config, _source_kinds(kind, config), on_row, workspace=Workspace(progress=on_progress))
+    }
     for name, others in (("dev", dev), ("test", test)):
         if others is not None:
-            corpora[name] = read(others, config, corpora["train"].kinds)
+            corpora[name] = read(others, config, corpora["train"].kinds, on_row)
     held_out = [name for name in corpora if name != "train"]
     overlaps = {name: find_overlap(corpora["train"].examples, corpora[name].examples) for name in held_out}
     return DataCheck(corpora, overlaps, _foresee(corpora, config, max_tokens, chosen))
