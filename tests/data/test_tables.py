@@ -6,6 +6,7 @@ import csv
 import datetime
 import json
 import math
+import random
 import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -398,6 +399,34 @@ def test_a_workbook_that_is_too_large_unpacked_is_refused(tmp_path: Path, monkey
     monkeypatch.setattr(column_files, "_UNPACKED", 1000)
     with pytest.raises(UserError, match="over the limit"):
         read(write_xlsx(tmp_path))
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "arrow stream", "feather", "xlsx"])
+def test_a_damaged_file_is_read_or_refused_with_a_sentence(form: str, tmp_path: Path) -> None:
+    path = FORMS[form](tmp_path)
+    whole = path.read_bytes()
+    chance = random.Random(0)
+    for trial in range(25):
+        damaged = bytearray(whole[: chance.randrange(len(whole))] if trial % 5 == 0 else whole)
+        for _ in range(chance.choice((1, 2, 20)) if damaged else 0):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            read(path)
+        except UserError as error:
+            assert str(path) in str(error)
+
+
+def test_a_file_that_asks_for_all_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = write_parquet(tmp_path)
+
+    def fail(*_: Any) -> None:
+        raise MemoryError("malloc of size 3096224743817408 failed")
+
+    monkeypatch.setattr(parquet, "ParquetFile", fail)
+    with pytest.raises(UserError, match=r"pairs\.parquet: cannot be read as Parquet \(malloc"):
+        read(path)
 
 
 def test_rows_of_a_generator_are_read_once_and_as_they_come() -> None:

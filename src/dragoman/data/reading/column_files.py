@@ -6,6 +6,7 @@ formulas are read as the values that they had when the file was saved.
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
 from collections.abc import Iterator
@@ -65,9 +66,9 @@ def _explained(path: str | Path, noun: str) -> Iterator[None]:
         raise UserError(f"{label(path)}: this is a folder; give the file in it") from None
     except PermissionError:
         raise UserError(f"{label(path)}: no permission to read this file") from None
-    except (UserError, MemoryError, KeyboardInterrupt, GeneratorExit):
+    except UserError:
         raise
-    except Exception as error:  # a damaged file makes these libraries raise whatever comes
+    except Exception as error:  # a damaged file makes these libraries raise whatever comes, or ask for all memory
         reason = " ".join(str(error).split()) or type(error).__name__
         reason = reason if len(reason) <= 120 else reason[:119] + "…"
         raise UserError(f"{label(path)}: cannot be read as {noun} ({reason}); write the file again") from None
@@ -154,14 +155,11 @@ def _workbook_table(path: str | Path) -> Table:
         raise MissingExtra("openpyxl", "tables", f"{label(path)}: reading Excel files") from None
 
     with _explained(path, "Excel"):
-        with zipfile.ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-        if size > _UNPACKED:
-            raise UserError(
-                f"{label(path)}: unpacked, this workbook has {size >> 20:,} MB, over the limit of {_UNPACKED >> 20:,}; "
-                "save it as CSV"
-            )
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
+        _check_size(path, os.path.getsize(path))
+        content = io.BytesIO(Path(path).read_bytes())  # so that no file stays open
+        with zipfile.ZipFile(content) as archive:
+            _check_size(path, sum(member.file_size for member in archive.infolist()))
+        book = openpyxl.load_workbook(content, read_only=True, data_only=True, keep_links=False)
         sheets = book.worksheets
         if not sheets:
             raise UserError(f"{label(path)}: this workbook has no sheet with cells")
@@ -176,6 +174,14 @@ def _workbook_table(path: str | Path) -> Table:
     others = f", the first of {len(sheets)} sheets; the others are not read" if len(sheets) > 1 else ""
     description = f"Excel, sheet {sheets[0].title!r}{others}"
     return Table(label(path), "xlsx", description, rows(), typed=True, unit="row")
+
+
+def _check_size(path: str | Path, size: int) -> None:
+    if size > _UNPACKED:
+        raise UserError(
+            f"{label(path)}: unpacked, this workbook has {size >> 20:,} MB, over the limit of {_UNPACKED >> 20:,}; "
+            "save it as CSV"
+        )
 
 
 def _sheet_rows(sheet: Any) -> Iterator[Row]:
