@@ -13,7 +13,7 @@ test test-all test-browser faults: export OMP_NUM_THREADS = 1
 test test-all test-browser faults: export GOMP_SPINCOUNT = 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test faults test-all test-browser check format page-if-possible page studio docs bench scale clean docs-test
+.PHONY: help demo examples test faults test-all test-browser check format page-if-possible page studio docs bench bench-processes scale clean docs-test
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
@@ -78,6 +78,9 @@ bench: $(READY)  ## measure training speed beside other toolkits (benchmarks/REA
 
 scale: $(READY)  ## measure check, train and predict on ten million made-up pairs (ARGS="--rows 1000000" for fewer)
 	$(BIN)/python benchmarks/scale.py $(ARGS)
+
+bench-processes: $(READY)  ## measure training in two processes beside one (benchmarks/processes.py)
+	$(BIN)/python benchmarks/processes.py $(ARGS)
 
 studio: $(READY) page  ## build the web page of studio, inspect and report and pack it (needs Node 20.19 or later)
 	$(BIN)/python studio/pack.py

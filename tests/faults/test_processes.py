@@ -1,7 +1,7 @@
 """Workers of torchrun that die, and torchrun asked to stop: the same weights as of a run in one undisturbed process.
 
-The normal suite kills a worker once. ``DRAGOMAN_KILLS=10 pytest -s tests/faults/test_processes.py`` kills ten times,
-the first process and the second at random, at random moments of the training.
+The normal suite kills a worker once. ``make faults`` kills ten times, the first process and the second at random,
+at random moments of the training.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pytest
 from dragoman.training.checkpoints.checkpoint import read_progress
 from dragoman.training.run import train
 
-KILLS = int(os.environ.get("DRAGOMAN_KILLS", "0")) or 1
+KILLS = 10 if os.environ.get("DRAGOMAN_FAULTS") == "long" else 1
 
 # A checkpoint after each update, so that each life of the workers gets further.
 TRAINING: dict[str, Any] = {
