@@ -122,7 +122,7 @@ def test_a_config_may_be_a_mapping_or_a_path(tmp_path: Path) -> None:
     [
         ({"config": 3}, "config is the path of a TOML file, or a mapping of settings; got int"),
         ({"config": ["a.toml"]}, "config is the path"),
-        ({"config": Path("/")}, "cannot be read"),
+        ({"config": Path("/")}, "this is a folder"),
         ({"overrides": 3}, "settings are a mapping such as"),
         ({"overrides": b"a=1"}, "settings are a mapping such as"),
         ({"overrides": [("training.seed", 1)]}, "a setting is a text such as 'decoder.width=512'"),
@@ -132,7 +132,7 @@ def test_a_config_may_be_a_mapping_or_a_path(tmp_path: Path) -> None:
     ],
 )
 def test_settings_of_a_wrong_type_are_answered_with_a_sentence(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(UserError) as caught:
         gather_settings(**arguments)
     assert said in str(caught.value)
 

@@ -128,8 +128,8 @@ def test_running_text_keeps_blank_lines_and_long_ones(tmp_path: Path) -> None:
 def test_what_is_no_text_for_a_language_model_is_refused(text: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no tab: .*--preset lm-rnn"):
         plan(text)
-    with pytest.raises(UserError, match="give one file"):
-        plan([text, write(tmp_path, "a\n")], preset="lm-rnn")
+    several = read([text, write(tmp_path, "a\n")], DataConfig(source=[]))  # texts, one after the other
+    assert several.examples[-1].target == "a" and several.examples[-1].line == 1
     with pytest.raises(UserError, match="which is the target is not clear"):
         plan(write(tmp_path, "a\tb\n" * 20, "pairs.tsv"), preset="lm-rnn")
     with pytest.raises(ConfigError, match="lm-transformer"):
@@ -204,7 +204,7 @@ def test_streams_are_the_text_in_order(lines: list[list[int]], chunk: int, budge
 
 def test_chunks_with_a_carried_state_are_the_whole_text(text: Path) -> None:
     planned = plan(text, preset="lm-rnn", settings=small(data={"running": True}, decoder={"dropout": 0.0}))
-    model, data = planned.system.model.eval(), training_corpus(planned.system, planned.rows.select(range(10)))
+    model, data = planned.system.model.eval(), training_corpus(planned.system, planned.rows.select(np.arange(10)))
     assert isinstance(data, RunningText) and data.carries
     chunks = data.batches(9, seed=1, epoch=0)
     whole = data.batch(np.stack([chunks[0][:, 0], [data.tokens]], 1))  # one chunk, from where the epoch begins

@@ -108,6 +108,6 @@ def test_loading_draws_no_weights(tiny_run: Any, monkeypatch: pytest.MonkeyPatch
             yield
             assert torch.empty(3).zero_().uniform_().tolist() == [0, 0, 0]
 
-    monkeypatch.setattr("dragoman.inference.system.without_initialisation", spy)
+    monkeypatch.setattr("dragoman.inference.build.without_initialisation", spy)
     assert [one.tokens for one in dragoman.load(tiny_run.folder).predict(INPUTS)] == [one.tokens for one in expected]
     assert drawn == ["skipped"]

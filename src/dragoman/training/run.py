@@ -127,7 +127,8 @@ def corpus_folder(folder: Path, rank: int = 0) -> Path:
     So the folder of a run can be given to others without its data, and deleting the rows does no
     harm: the same command prepares them again. Of several processes, each has rows of its own.
     """
-    return folder.with_name(f"{folder.name}.corpus{f'-{rank}' if rank else ''}")
+    whole = folder.absolute()  # a name such as "." has no name of its own
+    return whole.parent / f"{whole.name}.corpus{f'-{rank}' if rank else ''}"
 
 
 def describe_run(planned: Plan) -> NewRun:

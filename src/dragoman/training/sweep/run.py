@@ -119,7 +119,7 @@ def preview_candidate(grid: Grid, combination: Combination, threads: int) -> tup
     made: list[Trainer] = []
     changes = {"training": {"seed": grid.seed_numbers[0], "threads": threads}}
     planned = preview(
-        grid.files, grid.dev, grid.test, out="", preset=combination.preset,
+        grid.files, grid.dev, grid.test, preset=combination.preset,
         settings=merge(combination.settings, changes), fresh=True,
         on_plan=lambda plan, trainer, folder: made.append(trainer),
     )  # fmt: skip
