@@ -191,16 +191,20 @@ def split(
 
 def _split_on_disk(rows: MappedRows, dev: float, test: float, limit: int) -> Sides:
     """Return the same sides as ``split`` of the same rows in memory; train stays on disk."""
-    sources = count_distinct(rows.sources)
-    file, unit = f"{rows[0].file}: ", "sources" if rows.layout.names else "lines"
-    _refuse_few(sources, file, unit)
-    low, high = _limited_share(test, limit, sources), 1 - _limited_share(dev, limit, sources)
-    is_dev, is_test = split_rows(rows, low, high, dev=dev > 0, test=test > 0)
-    train = np.flatnonzero(~(is_dev | is_test))
-    if not len(train):
-        raise _nothing_left(file, unit, dev, test)
-    held_out = [[rows[row] for row in np.flatnonzero(side).tolist()] for side in (is_dev, is_test)]
-    return rows.select(train), held_out[0], held_out[1]
+
+    def find_held_out() -> list[list[int]]:
+        sources = count_distinct(rows.sources)
+        file, unit = f"{rows[0].file}: ", "sources" if rows.layout.names else "lines"
+        _refuse_few(sources, file, unit)
+        low, high = _limited_share(test, limit, sources), 1 - _limited_share(dev, limit, sources)
+        is_dev, is_test = split_rows(rows, low, high, dev=dev > 0, test=test > 0)
+        if np.all(is_dev | is_test):
+            raise _nothing_left(file, unit, dev, test)
+        return [np.flatnonzero(side).tolist() for side in (is_dev, is_test)]
+
+    held_out = rows.folder.remember("held out", [rows.identity, dev, test, limit], find_held_out)
+    train = np.delete(np.arange(len(rows)), held_out[0] + held_out[1])
+    return rows.select(train), [rows[row] for row in held_out[0]], [rows[row] for row in held_out[1]]
 
 
 def _refuse_few(sources: int, file: str, unit: str) -> None:

@@ -80,7 +80,7 @@ def choose(fitted: FittedData) -> Choice:
     classes: tuple[str, ...] = ()
     if not recipe.is_language_model:
         held_out = [example.target for side in (data.dev, data.test) for example in side]
-        targets = [example.target for example in data.train]
+        targets = (example.target for example in data.train)
         classes = find_classes(targets, held_out, fitted.target, recipe.target.classes)
     metric = choose_metric(recipe, fitted.target, data, len(classes))
     reasons = (

@@ -14,14 +14,20 @@ LONGEST_CLASS = 3  # words
 NAMED = 6  # classes that a sentence lists
 
 
-def find_classes(train: Sequence[str], held_out: Iterable[str], target: Tokenizer, wanted: str) -> tuple[str, ...]:
+def find_classes(train: Iterable[str], held_out: Iterable[str], target: Tokenizer, wanted: str) -> tuple[str, ...]:
     """Return the classes, the most frequent first; nothing where targets are texts.
 
     Targets are classes if few short ones occur again and again in training, and the held-out rows have no others.
     ``wanted`` is the setting ``target.classes``.
     """
-    counts = Counter(train)
-    if wanted == "no" or (wanted == "auto" and not _are_classes(counts, held_out)):
+    if wanted == "no":
+        return ()
+    counts: Counter[str] = Counter()
+    for text in train:
+        counts[text] += 1
+        if wanted == "auto" and len(counts) > MOST_CLASSES:  # soon known of millions of rows
+            return ()
+    if wanted == "auto" and not _are_classes(counts, held_out):
         return ()
     classes = tuple(label for label, _ in counts.most_common())
     if wanted == "yes" and not 2 <= len(classes) <= MOST_CLASSES:
