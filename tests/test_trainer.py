@@ -189,7 +189,12 @@ def test_every_counter_comes_back(bench: Bench, tmp_path: Path) -> None:
     assert ends[0].update == ends[1].update == 36 and ends[0].reason == ends[1].reason  # type: ignore[union-attr]
     counters = [
         replace(
-            progress, seconds=0.0, validation_seconds=0.0, metrics_bytes=0, window=replace(progress.window, seconds=0.0)
+            progress,
+            seconds=0.0,
+            validation_seconds=0.0,
+            written=[],
+            metrics_bytes=0,
+            window=replace(progress.window, seconds=0.0),
         )
         for progress in (trainer.progress for _, trainer in runs)
     ]

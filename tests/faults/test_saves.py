@@ -107,6 +107,8 @@ def test_a_usable_checkpoint_always_exists(
             save(folder, update, find_checkpoint(folder))
         after = find_checkpoint(folder)
         assert after is not None and after.progress.update == 5
+        left = {path.stem for path in folder.glob("snapshots/[0-9]*")}
+        assert left == {"00000003", "00000004", "00000005"}, (number, made)  # what the two checkpoints need
         assert not [path for path in folder.rglob(".*partial") if "snapshots" not in str(path)]
     assert calls > 20 and {"write", "fsync", "rename", "link", "open"} <= by_name.keys()
     record(f"failing system calls ({(how and errno.errorcode[how]) or 'crash'})", {"calls": number, "by name": by_name})

@@ -28,7 +28,7 @@ _KINDS = {
     stat.S_IFDIR: "a folder",
 }
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_OUTSIDE = re.compile(rb"[^][{}]+")
+_BRACKET = re.compile(rb"[][{}]")
 
 
 def open_regular(path: str | Path, limit: int | None = None, *, buffering: int = -1) -> BinaryIO:
@@ -112,14 +112,12 @@ def parse_json(data: bytes) -> Any:
     if data.count(b",") > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
     if data.count(b"[") + data.count(b"{") > DEEPEST:
-        depth = brackets = 0
-        for run in _OUTSIDE.sub(b" ", _STRING.sub(b"", data)).split():
-            brackets += len(run)
-            for character in run:
-                depth += 1 if character in b"[{" else -1
-                if depth > DEEPEST:
-                    raise ValueError(f"more than {DEEPEST} brackets inside each other")
-            if brackets > MOST_BRACKETS:
+        depth = 0
+        for number, bracket in enumerate(_BRACKET.finditer(_STRING.sub(b"", data))):
+            depth += 1 if bracket[0] in b"[{" else -1
+            if depth > DEEPEST:
+                raise ValueError(f"more than {DEEPEST} brackets inside each other")
+            if number > MOST_BRACKETS:
                 raise ValueError(f"more than {MOST_BRACKETS:,} brackets")
     return json.loads(data.decode("utf-8"))
 

@@ -107,12 +107,15 @@ class RunWriter:
                 with suppress(UserError):
                     self._previous = kept_updates(read_progress(previous))
         self._written = {*self._newest, *self._previous}  # updates whose snapshots are this run's own files
+        if resumed is not None:
+            self._written.update(resumed.progress.written)
 
     def record(self, events: Iterable[Event]) -> Iterator[Event]:
         """Write every event and pass it on. Raises ``FolderGone`` if the folder is no longer there."""
         if self.held is None:
             self.folder.mkdir(parents=True, exist_ok=True)
         truncate_file(self.metrics, self._known_bytes)
+        self._delete_others()  # which a kill may have left
         for event in events:
             if self.held is not None:
                 self.held.check()
@@ -130,12 +133,18 @@ class RunWriter:
             append_line(self.metrics, json.dumps(fields, ensure_ascii=False))
 
     def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        progress = replace(checkpoint.progress, metrics_bytes=file_size(self.metrics))
+        written = sorted(self._written)
+        progress = replace(checkpoint.progress, written=written, metrics_bytes=file_size(self.metrics))
         previous = PREVIOUS_CHECKPOINT if self._keeps_newest else None
         replace(checkpoint, progress=progress).write(self.checkpoint, self.run, previous)
         if self._keeps_newest:
             self._previous = self._newest
         self._newest, self._keeps_newest = kept_updates(progress), True
+        self._delete_others()  # only now: until then the old checkpoints needed them
+
+    def _delete_others(self) -> None:
+        """Delete the run's own snapshots that neither checkpoint needs."""
         needed = {*self._newest, *self._previous}
-        self.snapshots.delete(self._written - needed)  # only now: until then the old checkpoints needed them
+        if others := self._written - needed:
+            self.snapshots.delete(others)
         self._written &= needed

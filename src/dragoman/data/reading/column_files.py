@@ -19,6 +19,7 @@ from dragoman.data.audit.audit import Refusal
 from dragoman.data.reading.lines import label
 from dragoman.data.reading.table import Row, Table
 from dragoman.errors import MissingExtra, UserError
+from dragoman.files import open_regular
 
 _BATCH = 1024  # rows in memory at a time
 _MARKS = {b"PAR1": "parquet", b"ARROW1": "arrow", b"FEA1": "arrow"}
@@ -35,9 +36,9 @@ def column_format(path: str | Path) -> str | None:
     if str(path) == "-" or "\x00" in str(path):
         return None
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             head = file.read(8)
-    except OSError:
+    except (OSError, UserError):
         return None  # whoever opens it as text says why
     for mark, format in _MARKS.items():
         if head.startswith(mark):
@@ -102,7 +103,7 @@ def _arrow_table(path: str | Path) -> Table:
         raise MissingExtra("pyarrow", "tables", f"{label(path)}: reading Arrow files") from None
 
     with _explained(path, "Arrow"):
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             mark = file.read(8)
         if mark.startswith(b"FEA1"):  # the first version of Feather, which cannot be streamed
             table = feather.read_table(path, memory_map=False)

@@ -232,7 +232,9 @@ class Candidates:
 
     def describe(self) -> str:
         """Return how many there are, with their names."""
-        names = "" if self.shown is None else f" ({', '.join(self.shown[column] for column in self.columns[:12])})"
+        # a row may have more cells than the row that the names are from
+        shown = self.shown if self.shown is None or len(self.shown) > max(self.columns, default=0) else None
+        names = "" if shown is None else f" ({', '.join(shown[column] for column in self.columns[:12])})"
         return f"{self.where}: {len(self.columns)} {self.what}{names}"
 
     def propose(self, usual_target: int | None) -> str:
@@ -248,7 +250,12 @@ class Candidates:
         return " ".join(words if target is None else [*words, f"--target {self._name(target)}"])
 
     def _name(self, column: int) -> str:
-        if self.shown is None or self.shown.count(self.shown[column]) > 1 or self.shown[column].isdecimal():
+        if (
+            self.shown is None
+            or column >= len(self.shown)
+            or self.shown.count(self.shown[column]) > 1
+            or self.shown[column].isdecimal()
+        ):
             return str(column + 1)
         return shlex.quote(self.shown[column])
 
@@ -258,6 +265,8 @@ def _choose(
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Return the column numbers (from 0) and names of the sides, the target last."""
     where, width = candidates.where, candidates.width
+    if not width:
+        raise UserError(f"{where}: the rows have no columns; give a table with a source and a target")
     source, usual_target = usual_column(names or [], SOURCE_NAMES), usual_column(names or [], TARGET_NAMES)
     if len(candidates.files) == 1:
         source, usual_target = _file_and_partner(names or [], candidates.files[0])

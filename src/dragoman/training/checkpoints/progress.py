@@ -45,6 +45,7 @@ class Progress:
     largest_batch: int = 0  # positions that fit into memory; larger batches are split. 0: all fitted
     split: int = 0  # batches that were split
     unvalidated: bool = False  # the validation after the last update was interrupted
+    written: list[int] = field(default_factory=list)  # updates whose snapshots are on disk; the writer sets it
     metrics_bytes: int = 0  # size of metrics.jsonl at this point; the writer sets it
     done: str = ""  # why training ended; empty while it has not
 
