@@ -35,6 +35,7 @@ def test_the_first_view_shows_a_decoded_dev_row(page: Any, studio: Any) -> None:
 
 def test_a_typed_input_is_decoded(page: Any, studio: Any) -> None:
     page.goto(f"{studio.address}#predict/run")
+    page.get_by_test_id("best-text").wait_for()  # of the example that is shown first
     page.get_by_label("Input", exact=True).fill("hgfed")
     page.get_by_role("button", name="Predict").click()
     expect(page.get_by_test_id("results")).to_have_attribute("data-input", "hgfed")

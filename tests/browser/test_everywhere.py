@@ -94,6 +94,7 @@ def test_a_view_without_a_prediction_says_what_to_do(page: Any, studio: Any) -> 
 
 def test_a_studio_that_has_gone_is_told(page: Any, studio: Any) -> None:
     page.goto(f"{studio.address}#predict/run")
+    page.get_by_test_id("best-text").wait_for()  # of the example that is shown first
     page.get_by_label("Input", exact=True).fill("abc")
     page.route("**/api/**", lambda route: route.abort())
     page.get_by_role("button", name="Predict").click()

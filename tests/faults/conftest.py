@@ -55,6 +55,12 @@ def record() -> Callable[[str, dict[str, Any]], None]:
     return write
 
 
+def resident_bytes() -> int:
+    """Return the memory that this process has now. Tests before this one may have left it large."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else 0
+
+
 @dataclass
 class Child:
     """A process of its own that was forked from this one, which has torch and the package loaded."""
@@ -64,7 +70,8 @@ class Child:
     began: float = field(default_factory=time.monotonic)
     code: int | None = None  # negative: the signal that ended it
     seconds: float = 0.0
-    memory: int = 0  # bytes at the most
+    memory: int = 0  # bytes at the most, beyond those of this process when it was forked
+    base: int = field(default_factory=resident_bytes)
 
     def poll(self, wait: bool = False) -> bool:
         """Return whether it has ended."""
@@ -72,7 +79,8 @@ class Child:
             number, status, usage = os.wait4(self.number, 0 if wait else os.WNOHANG)
             if number:
                 self.code = os.waitstatus_to_exitcode(status)
-                self.seconds, self.memory = time.monotonic() - self.began, usage.ru_maxrss * 1024
+                self.seconds = time.monotonic() - self.began
+                self.memory = max(0, usage.ru_maxrss * 1024 - self.base)
         return self.code is not None
 
     def finish(self, timeout: float) -> Child:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -115,6 +116,8 @@ def main() -> None:
     except OSError as error:  # e.g. a full disk, a folder without write permission
         # what is written to files names them, so a full disk without a name is that of the output
         where = error.filename or ("standard output" if error.errno == errno.ENOSPC else "")
+        if where == "standard output":  # what is left of it must not fail once more at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         print(f"dragoman: {where}{where and ': '}{error.strerror or error}", file=sys.stderr)
         sys.exit(UserError.exit_code)
 
