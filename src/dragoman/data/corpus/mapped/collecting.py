@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dragoman.data.audit.text_statistics import TextCounts, TextStatistics
 from dragoman.data.corpus.mapped.folder import CorpusFolder, Workspace, open_folder
-from dragoman.data.corpus.mapped.rows import SHARD, Cells, MappedRows, RowLayout, write_shard
+from dragoman.data.corpus.mapped.rows import PAIRS, SHARD, SOURCES, Cells, MappedRows, RowLayout, write_shard
 from dragoman.data.corpus.mapped.survey import WORDS, ShardSurvey, SurveyShard
 from dragoman.data.corpus.mapped.workers import Workers, count_cores
 from dragoman.data.examples import TARGET, Example, Unit
 from dragoman.errors import UserError
 
 MEMORY_ROWS = 500_000  # most rows that "auto" holds in memory
-SOURCES, PAIRS = "sources.u64", "pairs.u64"  # files with the digests of all rows
 
 
 class RowCollector:
@@ -126,9 +124,4 @@ def open_rows(
     folder: CorpusFolder, layout: RowLayout, stored: int, statistics: Mapping[str, TextStatistics]
 ) -> MappedRows:
     """Open rows on disk."""
-    digests = [_map(folder.path / name, stored) for name in (SOURCES, PAIRS)]
-    return MappedRows(layout, stored, folder, digests[0], digests[1], statistics)
-
-
-def _map(path: Path, rows: int) -> np.ndarray:
-    return np.memmap(path, dtype=np.uint64, mode="r", shape=(rows,))
+    return MappedRows(layout, stored, folder, statistics)

@@ -26,10 +26,11 @@ from dragoman.data.examples import Example, Overlap, Shared
 
 def describe_rows(audit: Audit, rows: MappedRows) -> None:
     """Find duplicates and sources with several targets, and describe the usable rows."""
-    repeated, known = seen_before(rows.pairs), seen_before(rows.sources)
+    pairs, sources = rows.pairs, rows.sources
+    repeated, known = seen_before(pairs), seen_before(sources)
     if not rows.layout.names:  # blank lines of running text are no duplicates
         blank = np.frombuffer(digest_parts([""]), ">u8").astype(np.uint64)[0]
-        is_blank = np.asarray(rows.sources == blank)
+        is_blank = sources == blank
         repeated &= ~is_blank
         known |= is_blank
         audit.sources = int(np.count_nonzero(~known))
@@ -37,10 +38,10 @@ def describe_rows(audit: Audit, rows: MappedRows) -> None:
     else:
         audit.sources = int(np.count_nonzero(~known))
         others = known & ~repeated
-    audit.several = count_distinct(rows.sources[others]) if others.any() else 0
+    audit.several = count_distinct(sources[others]) if others.any() else 0
     for category, chosen, digests, reason in (
-        ("duplicate", repeated, rows.pairs, "repeats {}"),
-        ("several_targets", others, rows.sources, "the source of {}"),
+        ("duplicate", repeated, pairs, "repeats {}"),
+        ("several_targets", others, sources, "the source of {}"),
     ):
         shown = np.flatnonzero(chosen)[:EXAMPLES].tolist()
         places = []

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dragoman.data.corpus.mapped.folder import CorpusFolder
 
 SHARD = 1 << 16  # rows
+SOURCES, PAIRS = "sources.u64", "pairs.u64"  # files with the digests of all rows
 
 Cells = tuple[str, ...]  # the sources in order, then the target
 
@@ -99,19 +100,15 @@ class MappedRows(Sequence[Example]):
         layout: RowLayout,
         stored: int,
         folder: CorpusFolder,
-        sources: np.ndarray,
-        pairs: np.ndarray,
         statistics: Mapping[str, TextStatistics],
         chosen: np.ndarray | None = None,
     ) -> None:
-        """``stored``: the rows on disk. ``sources``, ``pairs``: the digests of all of these.
+        """``stored``: the rows on disk. ``statistics``: of all of these, by side.
 
-        ``statistics``: of all of these, by side. ``chosen``: the numbers of the rows, ascending; by
-        default, all.
+        ``chosen``: the numbers of the rows, ascending; by default, all.
         """
         self.layout, self.stored, self.folder, self.chosen = layout, stored, folder, chosen
         self.statistics = statistics
-        self._digests = sources, pairs
         self._open: dict[int, _OpenShard] = {}  # the last few
 
     def __len__(self) -> int:
@@ -144,7 +141,7 @@ class MappedRows(Sequence[Example]):
         """Return some of these rows. ``rows``: their numbers, ascending."""
         rows = np.asarray(rows, dtype=np.int64)
         chosen = rows if self.chosen is None else self.chosen[rows]
-        return MappedRows(self.layout, self.stored, self.folder, *self._digests, self.statistics, chosen)
+        return MappedRows(self.layout, self.stored, self.folder, self.statistics, chosen)
 
     @property
     def identity(self) -> str:
@@ -154,13 +151,17 @@ class MappedRows(Sequence[Example]):
 
     @property
     def sources(self) -> np.ndarray:
-        """The digests of the sources of these rows."""
-        return self._digests[0] if self.chosen is None else self._digests[0][self.chosen]
+        """The digests of the sources of these rows, read anew."""
+        return self._read_digests(SOURCES)
 
     @property
     def pairs(self) -> np.ndarray:
-        """The digests of these rows."""
-        return self._digests[1] if self.chosen is None else self._digests[1][self.chosen]
+        """The digests of these rows, read anew."""
+        return self._read_digests(PAIRS)
+
+    def _read_digests(self, name: str) -> np.ndarray:
+        digests = np.fromfile(self.layout.folder / name, dtype=np.uint64)
+        return digests if self.chosen is None else digests[self.chosen]
 
     def sample(self, most: int) -> list[Example]:
         """Return at most this many rows, evenly spaced."""

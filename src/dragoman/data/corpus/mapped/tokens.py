@@ -20,6 +20,7 @@ from dragoman.data.corpus.mapped.workers import Workers
 from dragoman.data.modality import Modality
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import EOS, UNK
+from dragoman.errors import UserError
 
 Progress = Callable[[int, int], None]  # rows done, of how many
 
@@ -41,6 +42,8 @@ class TokenizeShard:
             else:
                 rows = [np.array([*self.target.encode(text), EOS]) for text in texts]
             ids = np.concatenate(rows)
+            if len(ids) >= 1 << 31:
+                raise UserError("the lines are too long to be held on disk; --set data.store=memory")
             ends = np.cumsum([0, *map(len, rows)], dtype=np.uint32)
             unknown = np.count_nonzero(ids == UNK)
             path = _path(self.folder, column, shard)
@@ -86,9 +89,9 @@ class TokenRows(Sequence[np.ndarray]):
     ) -> None:
         """``ends``: of each row within its shard. ``chosen``: the rows, ascending; by default, all."""
         self.shards, self.ends, self.chosen, self.unknown = shards, ends, chosen, unknown
-        lengths = np.diff(ends.astype(np.int64), prepend=0)
-        lengths[::SHARD] = ends[::SHARD]
-        lengths = lengths.astype(np.int32)
+        lengths = ends.astype(np.int32)  # those of a shard fit: it has 65,536 rows
+        lengths[1:] -= lengths[:-1].copy()
+        lengths[::SHARD] = ends[::SHARD]  # the first row of a shard begins at 0
         self.lengths = lengths if chosen is None else lengths[chosen]
 
     @classmethod
