@@ -103,7 +103,7 @@ class _DiskRows:
             write_shard(self.layout, self.shard, self.cells, self.lines, np.array(self.file, dtype=np.int32))
         except OSError as error:
             raise UserError(
-                f"{self.folder.path}: the rows cannot be written ({error.strerror or error}); they need about three "
+                f"{self.folder.path}: the rows cannot be written ({error.strerror or error}); they need about two "
                 "times the space of the text; --set data.store=memory holds them in memory"
             ) from None
         for survey in self.workers.submit(self.shard):
