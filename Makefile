@@ -2,6 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+TOOLS := .venv/.tools
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Only files with the hashes of the lock, and only wheels: what builds a package would come without hashes.
+LOCKED := $(PIP) --require-hashes --only-binary :all: -r
 RUN := runs/dates
 DATES := examples/dates/test.tsv
 SCENES := examples/scenes/data/train.tsv
@@ -13,16 +17,24 @@ test test-all test-browser faults: export OMP_NUM_THREADS = 1
 test test-all test-browser faults: export GOMP_SPINCOUNT = 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test faults test-all test-browser check format page-if-possible page studio docs bench bench-processes scale clean docs-test
+.PHONY: help demo examples test faults fuzz-tokenizers test-all test-browser native native-if-possible check format page-if-possible page page-lock studio docs bench bench-processes scale lock licences release clean docs-test
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
 		printf '  make %-13s %s\n' "$$name" "$$what"; done
 
-$(READY): pyproject.toml constraints.txt
+# torch is pinned without hashes, because its builds differ (requirements/torch.txt); what it needs is in the lock. The
+# package itself is built by the hatchling of the lock. Where all of this is installed already, nothing is fetched.
+$(READY): pyproject.toml requirements/dev.txt requirements/torch.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Dragoman needs Python 3.11 or later: make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(LOCKED) requirements/dev.txt
+	$(PIP) -r requirements/torch.txt
+	$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(TOOLS): $(READY) requirements/release.txt
+	$(LOCKED) requirements/release.txt
 	@touch $@
 
 examples: $(DATES) $(SCENES) $(TONES)  ## generate the data of the examples: dates, drawn scenes, dialled tones
@@ -48,6 +60,9 @@ test-all: $(READY)  ## run all tests: every combination of parts, where `make te
 faults: $(READY)  ## damage, fail, kill and fuzz at full length (half an hour); figures: tests/faults/results.json
 	DRAGOMAN_FAULTS=long $(BIN)/python -m pytest -q -s tests/faults
 
+fuzz-tokenizers: $(READY)  ## compare the native tokenisers with Python's on 20,000 texts for each kind
+	DRAGOMAN_FUZZ_TOKENIZERS=20000 $(BIN)/python -m pytest -q tests/native/test_tokenizers.py
+
 test-browser: $(READY)  ## drive the web page in a browser (needs Chromium: apt-get install chromium)
 	BROWSER_TESTS=required $(BIN)/python -m pytest -q tests/browser
 
@@ -57,6 +72,7 @@ check: $(READY)  ## what a change must pass: format, lint, types, pages, tests w
 	$(BIN)/mypy
 	@$(MAKE) --no-print-directory docs
 	@$(MAKE) --no-print-directory page-if-possible
+	@$(MAKE) --no-print-directory native-if-possible
 	@$(MAKE) --no-print-directory test PYTEST="--cov --cov-report="
 	@printf 'Lines of the package that the tests run: %s %%\n' "$$($(BIN)/coverage report --format=total)"
 
@@ -68,6 +84,13 @@ page-if-possible:
 		echo 'Node is older than 20.19: the page is not built again'; \
 	elif ! $(MAKE) --no-print-directory $(MODULES); then echo 'npm cannot install: the page is not built again'; \
 	else $(MAKE) --no-print-directory page && $(BIN)/python studio/pack.py --check; fi
+
+native:  ## build the native library with the system's C compiler (native/README.md)
+	$(MAKE) -s -C native
+
+native-if-possible:
+	@if command -v $(CC) > /dev/null; then $(MAKE) --no-print-directory native; \
+	else echo 'there is no C compiler: the native library is not built, and its tests are skipped'; fi
 
 format: $(READY)  ## format the code and fix what the linter can
 	$(BIN)/ruff format .
@@ -85,23 +108,43 @@ bench-processes: $(READY)  ## measure training in two processes beside one (benc
 studio: $(READY) page  ## build the web page of studio, inspect and report and pack it (needs Node 20.19 or later)
 	$(BIN)/python studio/pack.py
 
+# Exactly the packages of package-lock.json, by their hashes, and none of their scripts. The lock has the binaries of
+# every system. For that, package.json holds vite and rolldown at versions whose binaries are all published.
 $(MODULES): studio/package.json studio/package-lock.json
-	cd studio && npm install --no-save --no-audit --no-fund
+	cd studio && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
+
+page-lock:  ## remake the lock of the web page's packages after a change of studio/package.json
+	cd studio && rm -rf node_modules package-lock.json && npm install --package-lock-only --no-audit --no-fund
 
 page: $(MODULES)
 	cd studio && npm run build
 
-docs: $(READY)  ## check the pages: links, figures against the result files, the traced way of a sentence
+docs: $(READY)  ## check the pages: links, figures against the result files, the traced way of a sentence, licences
 	$(BIN)/python docs/check_links.py
 	$(BIN)/python docs/figures.py --check
 	OMP_NUM_THREADS=1 $(BIN)/python docs/walk.py --check
+	$(BIN)/python requirements/licences.py --check
 
 docs-test: $(READY)  ## execute the example notebook (installs Jupyter's nbconvert; about two minutes)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[notebook]'
+	$(LOCKED) requirements/notebook.txt
 	$(BIN)/python examples/make_notebook.py --check
 
+lock: $(TOOLS)  ## remake the locks of the Python packages after a change of pyproject.toml (ARGS=--upgrade for new versions)
+	$(BIN)/python requirements/locks.py $(ARGS)
+
+licences: $(READY)  ## rewrite docs/licences.md from the locks and the installed packages
+	$(LOCKED) requirements/umap.txt
+	$(BIN)/python requirements/licences.py
+
+# Hatchling gives the same bytes for the same files, so everything but the commit is kept out.
+release: $(TOOLS)  ## build wheel, source distribution and bill of materials of this commit into dist/
+	@test -z "$$(git status --porcelain)" || { echo 'there are changes that are not committed: a release is built from a commit'; exit 1; }
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/python requirements/sbom.py dist
+
 clean:  ## remove what make has made: environment, caches, page, example data, run of the demo
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist studio/node_modules studio/dist
+	rm -rf native/build .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist studio/node_modules studio/dist
 	rm -rf $(RUN) examples/*/data examples/dates/*.tsv
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -64,13 +65,26 @@ def test_any_change_of_the_sources_changes_their_digest(packing: Any, tmp_path: 
     assert len({first, second, packing.digest_sources(tmp_path)}) == 3
 
 
-def test_the_packed_page_is_part_of_a_wheel() -> None:
-    """Hatchling leaves out what git ignores."""
-    if shutil.which("git") is None or not (ROOT / ".git").exists():
-        pytest.skip("this is not a git checkout")
-    page = "src/dragoman/studio/page.zip"
-    assert (ROOT / page).is_file()
-    assert subprocess.run(["git", "check-ignore", "-q", page], cwd=ROOT, check=False).returncode == 1
+def test_the_page_is_built_from_packages_with_hashes_and_no_address() -> None:
+    """`npm ci` installs nothing else. Who is asked for the packages is the business of the machine that builds."""
+    packages = json.loads((ROOT / "studio" / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    packages.pop("")
+    assert [path for path, entry in packages.items() if not entry["integrity"].startswith("sha512-")] == []
+    assert [path for path, entry in packages.items() if "resolved" in entry] == []
+    # npm writes only the binaries of its own system if others are not published, or already installed
+    listed = {name for entry in packages.values() for name in entry.get("optionalDependencies", ())}
+    assert sorted(listed - {path.removeprefix("node_modules/") for path in packages}) == []
+
+
+def test_the_page_contains_the_licences_of_its_packages(packing: Any) -> None:
+    packages = json.loads((ROOT / "studio" / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    script = packing.read_packed()["studio.js"].decode()
+    head = script[: script.index("*/")]
+    shipped = {path.removeprefix("node_modules/"): entry for path, entry in packages.items() if path}
+    for name, entry in shipped.items():
+        if not entry.get("dev"):
+            assert f"{name} {entry['version']}" in head
+    assert "Permission is hereby granted" in head and "Copyright (c) Meta Platforms" in head
 
 
 def test_the_demo_ends_with_the_report_and_the_studio(tmp_path: Path) -> None:
