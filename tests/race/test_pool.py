@@ -14,13 +14,16 @@ from typing import Any
 
 import pytest
 
+import dragoman
 from dragoman.config import merge
+from dragoman.errors import UserError
 from dragoman.files import exclusive_lock
 from dragoman.runs.history import read_evaluation, read_metrics
 from dragoman.training import worker
 from dragoman.training.events import PAUSED
 from dragoman.training.pool import JobEnded, JobStarted, run_jobs, share_threads
 from dragoman.training.run import train
+from dragoman.training.seed_runs import training_number
 from dragoman.training.worker import Job
 
 
@@ -226,3 +229,61 @@ def test_seeds_that_train_already_are_left_alone(
 def test_a_dry_run_of_seeds_writes_nothing(call: Any, tmp_path: Path, seeds_command: Callable[..., list[str]]) -> None:
     answer = call(*seeds_command(5), "--dry-run")
     assert answer.code == 0 and "2 runs, 2 at a time" in answer.err and not (tmp_path / "group").exists()
+
+
+def test_seeds_begin_with_the_one_of_a_config_file(
+    call: Any, tmp_path: Path, seeds_command: Callable[..., list[str]]
+) -> None:
+    config = tmp_path / "mine.toml"
+    config.write_text("[training]\nseed = 0\nthreads = 3\n", encoding="utf-8")
+    job = Job("", str(tmp_path / "group"), ["pairs.tsv"], config=str(config))
+    assert (training_number(job, "seed"), training_number(job, "threads")) == (0, 3)
+    answer = call(*seeds_command(2), "--config", config)
+    assert answer.code == 0, answer.err
+    assert sorted(path.name for path in (tmp_path / "group").glob("seed-*")) == ["seed-0", "seed-1"]
+
+
+# ---- seeds from Python
+
+
+def test_seeds_are_trained_from_python(tmp_path: Path, tiny_run: Any, environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
+    settings = merge(tiny_run.settings, {"training": {"max_updates": 3}})
+    config = {"training": {"seed": 7}}
+    arguments: dict[str, Any] = {"out": tmp_path / "group", "config": config, "settings": settings}
+    plan = dragoman.train(tiny_run.pairs, seeds=2, dry_run=True, **arguments)
+    assert plan.system.recipe.training.seed == 7 and list(tmp_path.iterdir()) == []
+    systems = dragoman.train(tiny_run.pairs, seeds=2, workers=2, **arguments)
+    assert [system.folder for system in systems] == [tmp_path / "group" / "seed-7", tmp_path / "group" / "seed-8"]
+    assert [system.recipe.training.seed for system in systems] == [7, 8]
+    assert "Means over seeds" in (tmp_path / "group" / "report.html").read_text(encoding="utf-8")
+    code = "sys.exit('dragoman: no space left')\n"
+    monkeypatch.setattr("dragoman.training.pool.run_jobs.__defaults__", (lambda: False, None, program(code)))
+    assert len(dragoman.train(tiny_run.pairs, seeds=2, **arguments)) == 2  # finished before, so no worker starts
+    with pytest.raises(UserError, match=r"1 of 3 runs failed; .*seed-9: no space left"):
+        dragoman.train(tiny_run.pairs, seeds=3, **arguments)
+
+
+def test_a_dry_run_from_python_returns_the_plan(tmp_path: Path, tiny_run: Any) -> None:
+    seen: list[Path] = []
+    plan = dragoman.train(
+        tiny_run.pairs, out=tmp_path / "run", settings=tiny_run.settings, dry_run=True,
+        on_plan=lambda plan, trainer, folder: seen.append(folder),
+    )  # fmt: skip
+    assert plan.reasons and seen == [tmp_path / "run"] and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"workers": 2}, "workers has no effect on a single run"),
+        ({"seeds": 0}, "seeds is a whole number from 1 on; got 0"),
+        ({"seeds": 2, "workers": "two"}, "workers is a whole number"),
+        ({"seeds": 2, "on_event": print}, "on_event follows a single run"),
+        ({"seeds": 2, "dev": [("a", "b")]}, "dev has to be a file; got list"),
+    ],
+)
+def test_arguments_that_cannot_work_are_refused(tiny_run: Any, arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        dragoman.train(tiny_run.pairs, **arguments)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dragoman.errors import UserError
-from dragoman.files.writing import FolderGone
+from dragoman.files.folders import FolderGone
 
 
 @dataclass(frozen=True, slots=True)

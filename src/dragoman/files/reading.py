@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -104,13 +105,13 @@ def read_json(
     return value
 
 
-def parse_json(data: bytes) -> Any:
+def parse_json(data: bytes, parse_constant: Callable[[str], Any] | None = None, most_values: int = MOST_VALUES) -> Any:
     """Parse JSON that may come from anyone: its depth and its number of values are bounded first.
 
-    Raises ValueError.
+    ``parse_constant`` is called for NaN and infinities, as in ``json.loads``. Raises ValueError.
     """
-    if data.count(b",") > MOST_VALUES:
-        raise ValueError(f"more than {MOST_VALUES:,} values")
+    if data.count(b",") > most_values and _STRING.sub(b"", data).count(b",") > most_values:
+        raise ValueError(f"more than {most_values:,} values")
     if data.count(b"[") + data.count(b"{") > DEEPEST:
         depth = 0
         for number, bracket in enumerate(_BRACKET.finditer(_STRING.sub(b"", data))):
@@ -119,7 +120,7 @@ def parse_json(data: bytes) -> Any:
                 raise ValueError(f"more than {DEEPEST} brackets inside each other")
             if number > MOST_BRACKETS:
                 raise ValueError(f"more than {MOST_BRACKETS:,} brackets")
-    return json.loads(data.decode("utf-8"))
+    return json.loads(data.decode("utf-8"), parse_constant=parse_constant)
 
 
 def damaged_file(path: Path, problem: object, advice: str = "train again, or restore the file") -> UserError:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from dragoman.errors import UserError
+from dragoman.files import is_link
 from dragoman.runs.setup import CONFIG
 
 SEED_FOLDER = re.compile(r"seed-(\d+)")
@@ -22,6 +24,19 @@ def seed_folders(folder: Path) -> list[Path]:
         return []
     seeds = {int(match[1]): path for path in folder.iterdir() if (match := SEED_FOLDER.fullmatch(path.name))}
     return [path for _, path in sorted(seeds.items()) if path.is_dir()]
+
+
+def refuse_links(group: Path, folders: Iterable[Path]) -> None:
+    """Refuse to train in run folders of a group that are links, or below links, to places outside of it."""
+    for folder in folders:
+        for place in (folder, *folder.parents):
+            if place == group:
+                break
+            if is_link(place):
+                raise UserError(
+                    f"{place}: this is a symbolic link, where a folder of {group} should be; nothing is written "
+                    "through it; remove it, or choose another --out"
+                )
 
 
 def is_run(folder: Path) -> bool:

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import UserError
-from dragoman.files import LARGE, open_regular, read_json, read_regular
+from dragoman.files import LARGE, open_regular, read_json, read_regular, rename_file
 
 AUDIT = "audit.json"
 EVALUATION = "evaluation.json"
 OTHER_EVALUATION = "evaluation.{}.json"  # an earlier one on the other side of the data
+SIDES = ("dev", "test")  # what a run can be evaluated on
 METRICS = "metrics.jsonl"
 ENDLESS = 10**9  # updates: neither these nor epochs are limited
 TAIL = 2**16  # bytes at the end of metrics.jsonl that tell how training ended
@@ -102,8 +103,9 @@ def read_evaluation(folder: Path, side: str | None = None) -> dict[str, Any] | N
 def keep_other_evaluation(folder: Path, side: str) -> None:
     """Rename the report on another side than this one, which is about to be written in its place."""
     with suppress(UserError):  # a damaged record is replaced
-        if (old := (read_evaluation(folder) or {}).get("side", side)) != side:
-            os.replace(folder / EVALUATION, folder / OTHER_EVALUATION.format(old))
+        old = (read_evaluation(folder) or {}).get("side")
+        if old in SIDES and old != side:  # anything else was not written by a run
+            rename_file(folder / EVALUATION, OTHER_EVALUATION.format(old))
 
 
 def evaluated_update(folder: Path, side: str | None = None) -> int | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dragoman.files import create_file, delete_files
 from dragoman.training.worker import Job, encode_job
 
 WORKER = (sys.executable, "-m", "dragoman.training.worker")
@@ -104,7 +105,7 @@ def run_jobs(
             for process in ended:
                 job = running.pop(process)
                 if job.log.exists() and not job.log.stat().st_size:
-                    job.log.unlink()
+                    delete_files(job.log.parent, [job.log.name])
                 yield JobEnded(job, process.returncode)
             if running and not ended:
                 yield Waiting()
@@ -116,7 +117,7 @@ def run_jobs(
 def _start(program: Sequence[str], job: Job, threads: int, lock: int | None) -> subprocess.Popen[bytes]:
     """Start a worker. It has a session of its own, so that Ctrl-C in the terminal reaches it once: through us."""
     job.log.parent.mkdir(parents=True, exist_ok=True)
-    with open(job.log, "wb") as log:
+    with create_file(job.log) as log:
         process = subprocess.Popen(
             program,
             stdin=subprocess.PIPE,

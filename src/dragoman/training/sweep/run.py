@@ -11,6 +11,7 @@ from dragoman.config import merge
 from dragoman.errors import UserError
 from dragoman.evaluation.metrics import METRICS
 from dragoman.files import read_json, write_json
+from dragoman.runs.groups import refuse_links
 from dragoman.runs.history import evaluated_update, read_metrics
 from dragoman.training.plan import Plan
 from dragoman.training.pool import JobEnded, PoolEvent, run_jobs
@@ -82,8 +83,10 @@ def open_sweep(folder: Path, grid: Grid, workers: Workers, planned: Plan) -> Swe
         threads = recorded.get("threads", threads)  # they set the shares of new runs, which all are to have alike
     elif folder.exists() and any(entry.name[0] != "." for entry in folder.iterdir()):
         raise UserError(f"{folder}: holds files that belong to no sweep; choose another --out, or --fresh")
+    sweep = make_sweep(folder, grid, combinations, replace(workers, threads=threads), planned)
+    refuse_links(folder, [Path(job.out) for job in sweep.jobs.values()])
     write_json(path, {**identity, "threads": threads})
-    return make_sweep(folder, grid, combinations, replace(workers, threads=threads), planned)
+    return sweep
 
 
 def make_sweep(folder: Path, grid: Grid, combinations: Sequence[Combination], workers: Workers, planned: Plan) -> Sweep:

@@ -15,6 +15,7 @@ from dragoman.data.corpus.mapped.survey import WORDS, ShardSurvey, SurveyShard
 from dragoman.data.corpus.mapped.workers import Workers, count_cores
 from dragoman.data.examples import TARGET, Example, Unit
 from dragoman.errors import UserError
+from dragoman.files import DiskFull, append_bytes, force_file
 
 MEMORY_ROWS = 500_000  # most rows that "auto" holds in memory
 
@@ -92,6 +93,8 @@ class _DiskRows:
         for survey in self.workers.finish():
             self._take(survey)
         self.close()
+        for name in (SOURCES, PAIRS):
+            force_file(self.folder.path / name)
         statistics = {name: counts.statistics() for name, counts in self.counts.items()}
         return open_rows(self.folder, replace(self.layout, files=files, units=units), stored, statistics)
 
@@ -101,10 +104,11 @@ class _DiskRows:
     def _write(self) -> None:
         try:
             write_shard(self.layout, self.shard, self.cells, self.lines, np.array(self.file, dtype=np.int32))
-        except OSError as error:
+        except (OSError, DiskFull) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
             raise UserError(
-                f"{self.folder.path}: the rows cannot be written ({error.strerror or error}); they need about two "
-                "times the space of the text; --set data.store=memory holds them in memory"
+                f"{self.folder.path}: the rows cannot be written ({reason}); they need about two times the space of "
+                "the text; --set data.store=memory holds them in memory"
             ) from None
         for survey in self.workers.submit(self.shard):
             self._take(survey)
@@ -116,8 +120,7 @@ class _DiskRows:
         for name, counts in survey.counts.items():
             self.counts[name].merge(counts)
         for name, digests in ((SOURCES, survey.sources), (PAIRS, survey.pairs)):
-            with open(self.folder.path / name, "ab") as stream:
-                digests.tofile(stream)
+            append_bytes(self.folder.path / name, digests.tobytes())
 
 
 def open_rows(

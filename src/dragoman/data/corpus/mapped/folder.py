@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import Any
 from dragoman.data.corpus.mapped.rows import SHARD
 from dragoman.data.options import DataConfig
 from dragoman.errors import UserError
-from dragoman.files import exclusive_lock, read_json, write_json
+from dragoman.files import delete_files, exclusive_lock, is_link, read_json, write_json
 
 MANIFEST = "corpus.json"
 MEMORY = "memory.json"
@@ -33,7 +33,8 @@ FIT = "fit.json"
 TOKENS = "tokens"  # a folder in it
 FORMAT = 1
 OWN = re.compile(
-    r"\.?(corpus|memory|fit|.*\.tokenizer)\.json|\.?(texts|column-\d+)-\d+\..*|\w+\.u64|.*\.spm|tokens|\..*\.partial"
+    r"(corpus|memory|fit|.*\.tokenizer)\.json|\.?(texts|column-\d+)-\d{5,}\.(bin|npz|ids)(\.\d+)?|(sources|pairs)\.u64|"
+    r".*\.spm|tokens|\..*\.partial"
 )
 NOT_READING = {"store", "cache", "dev_share", "test_share", "held_out_limit"}  # settings that do not change the rows
 
@@ -86,7 +87,7 @@ class CorpusFolder:
                 f"{self.path}: holds files that belong to no prepared corpus ({', '.join(others[:3])}); move them "
                 "away, or choose another --out"
             )
-        (self.path / MANIFEST).unlink(missing_ok=True)  # first: what is left is not complete
+        delete_files(self.path, [MANIFEST])  # first: what is left is not complete
         _delete_own(self.path)
 
     def remember(self, name: str, settings: object, compute: Callable[[], Any]) -> Any:
@@ -103,12 +104,12 @@ class CorpusFolder:
     def tokens(self, settings: object) -> Path:
         """Return the folder for the tokens of a fit with these settings, emptied of those of others."""
         folder, key = self.path / TOKENS, digest(settings)
-        if folder.is_symlink():
+        if is_link(folder):
             raise UserError(f"{folder}: a link, not a folder of this corpus; remove it")
-        folder.mkdir(exist_ok=True)
         if not _has_key(folder, key):
-            _delete_own(folder)
-            write_json(folder / FIT, {"key": key})
+            if folder.exists():
+                _delete_own(folder, own=1)
+            write_json(folder / FIT, {"key": key}, own=1)
         return folder
 
     def remember_fit(self, folder: Path, notes: Sequence[str] | None = None) -> list[str] | None:
@@ -117,7 +118,7 @@ class CorpusFolder:
         if notes is None:
             found = record.get("notes")
             return None if found is None else [str(note) for note in found]
-        write_json(folder / FIT, {**record, "notes": list(notes)})
+        write_json(folder / FIT, {**record, "notes": list(notes)}, own=1)
         return None
 
 
@@ -126,16 +127,16 @@ def _has_key(folder: Path, key: str) -> bool:
     return path.exists() and read_json(path, advice="delete it, and it is made again").get("key") == key
 
 
-def _delete_own(folder: Path) -> None:
-    for path in sorted(folder.iterdir()):
-        if not OWN.fullmatch(path.name):
-            continue
-        if path.is_dir() and not path.is_symlink():  # of a link, the link itself is deleted, not what it leads to
-            _delete_own(path)
-            if not any(path.iterdir()):
-                path.rmdir()
-        else:
-            path.unlink()
+def _delete_own(folder: Path, own: int = 0) -> None:
+    """Delete the files of a corpus, and links that have their names. ``own`` is as for ``write_run_file``."""
+    names = [name for name in sorted(os.listdir(folder)) if OWN.fullmatch(name)]
+    tokens = folder / TOKENS
+    if TOKENS in names and tokens.is_dir() and not is_link(tokens):
+        _delete_own(tokens, own + 1)
+        with suppress(OSError):  # files of other people are in it
+            tokens.rmdir()
+        names.remove(TOKENS)
+    delete_files(folder, names, own=own)
 
 
 def digest(value: object) -> str:

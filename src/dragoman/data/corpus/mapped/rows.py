@@ -6,6 +6,7 @@ A shard is two files: ``texts-N.bin``, and ``texts-N.npz`` with arrays.
 from __future__ import annotations
 
 import hashlib
+import io
 import mmap
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from dragoman.data.examples import Example, Unit
+from dragoman.files import write_run_file
 
 if TYPE_CHECKING:
     from dragoman.data.audit.text_statistics import TextStatistics
@@ -47,10 +49,11 @@ def write_shard(layout: RowLayout, shard: int, cells: Sequence[Cells], lines: Se
     """Write the rows of one shard. ``files``: the number of the file of each row."""
     encoded = [cell.encode("utf-8", "surrogatepass") for row in cells for cell in row]
     path = _path(layout.folder, shard)
-    path.with_suffix(".bin").write_bytes(b"".join(encoded))
+    write_run_file(path.with_suffix(".bin"), b"".join(encoded))
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    with open(path.with_suffix(".npz"), "wb") as stream:
-        np.savez(stream, ends=ends, lines=np.asarray(lines, dtype=np.int64), files=files)
+    stream = io.BytesIO()
+    np.savez(stream, ends=ends, lines=np.asarray(lines, dtype=np.int64), files=files)
+    write_run_file(path.with_suffix(".npz"), stream.getvalue())
 
 
 def read_shard(layout: RowLayout, shard: int) -> list[Cells]:

@@ -7,11 +7,11 @@ is the last.
 
 from __future__ import annotations
 
-import os
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, overload
+from typing import overload
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from dragoman.data.modality import Modality
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import EOS, UNK
 from dragoman.errors import UserError
+from dragoman.files import write_run_file
 
 Progress = Callable[[int, int], None]  # rows done, of how many
 
@@ -47,9 +48,12 @@ class TokenizeShard:
             ends = np.cumsum([0, *map(len, rows)], dtype=np.uint32)
             unknown = np.count_nonzero(ids == UNK)
             path = _path(self.folder, column, shard)
-            _write(path.with_suffix(".ids"), ids.astype(_id_type(self._size(column))).tofile)
-            _write(path.with_suffix(".npz"), lambda stream, ends=ends, unknown=unknown: np.savez(  # type: ignore[misc]
-                stream, ends=ends, unknown=unknown))  # fmt: skip
+            stream = io.BytesIO()
+            np.savez(stream, ends=ends, unknown=unknown)
+            narrow = ids.astype(_id_type(self._size(column)))
+            # the folder of tokens is the corpus's own; the file that says that a shard is there comes last
+            write_run_file(path.with_suffix(".ids"), narrow.tobytes(), own=1, unique=True)
+            write_run_file(path.with_suffix(".npz"), stream.getvalue(), own=1, unique=True)
 
     def _size(self, column: int) -> int:
         return column_sizes(self.layout, self.modalities, self.target)[column]
@@ -157,11 +161,3 @@ def _path(folder: Path, column: int, shard: int) -> Path:
 
 def _id_type(size: int) -> type[np.unsignedinteger]:
     return np.uint16 if size <= 1 << 16 else np.uint32
-
-
-def _write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file that is complete or not there."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(partial, "wb") as stream:
-        write(stream)
-    os.replace(partial, path)
