@@ -20,7 +20,8 @@ import httpx
 
 from dragoman.errors import UserError
 from dragoman.inference.system import System
-from dragoman.studio import bundle, endpoints, records, server, uploads
+from dragoman.serving.limits import Limits
+from dragoman.studio import bundle, endpoints, records, server
 from dragoman.studio.inspection import inspect
 from dragoman.studio.run_data import read_run_data
 from dragoman.studio.server import create_application
@@ -56,8 +57,15 @@ async def _pieces(pieces: list[bytes]) -> AsyncIterator[bytes]:
 
 @pytest.fixture(scope="module")
 def client(tiny_run: Any, heads_folder: Path, run_async: Callable[..., Any]) -> Iterator[Client]:
-    app = create_application([tiny_run.folder, heads_folder], "cpu")
+    yield from serve_to_client([tiny_run.folder, heads_folder], run_async)
+
+
+def serve_to_client(
+    folders: list[Path], run_async: Callable[..., Any], limits: Limits | None = None
+) -> Iterator[Client]:
+    app = create_application(folders, "cpu", limits)
     yield Client(app, run_async)
+    app.state.queue.close()
     app.state.uploads.close()
 
 
@@ -75,6 +83,7 @@ def test_predict_tree_and_attention_are_of_one_search(client: Client, recurrent:
     request = {"input": "abcd", "beam": 3, "n_best": 3, "reference": "dcba"}
     prediction = records.Prediction(**client.post("/api/runs/run/predict", json=request).json())
     inspection = inspect(recurrent, "abcd", records.PredictRequest(**request))
+    (searched,) = inspection.session.search([inspection.prepared], attention=True)
     assert [output.text for output in prediction.outputs] == [output.text for output in inspection.prediction.outputs]
     tree = records.Tree(**client.post("/api/runs/run/tree", json=request).json())
     pruned = [(i, j) for i, step in enumerate(tree.steps) for j, node in enumerate(step) if node.fate == "pruned"]
@@ -83,10 +92,8 @@ def test_predict_tree_and_attention_are_of_one_search(client: Client, recurrent:
     tokens = [token.id for token in prediction.outputs[1].tokens]
     answer = client.post("/api/runs/run/attention", json={"input": "abcd", "tokens": tokens})
     shown = records.Attention(**answer.json())
-    assert shown.maps is not None and inspection.result.hypotheses[1].attention is not None
-    np.testing.assert_allclose(
-        unpack_weights(shown.maps)[0], inspection.result.hypotheses[1].attention[:, 0], atol=1e-4
-    )
+    assert shown.maps is not None and searched.hypotheses[1].attention is not None
+    np.testing.assert_allclose(unpack_weights(shown.maps)[0], searched.hypotheses[1].attention[:, 0], atol=1e-4)
 
 
 def test_tables_and_map(client: Client, tiny_run: Any) -> None:
@@ -119,7 +126,8 @@ def test_mistakes_are_answered_with_a_sentence(client: Client) -> None:
         ("/api/runs/run/predict", {"input": "a", "beam": 0}, 400, "beam"),
         ("/api/runs/run/predict", {"input": "a", "beem": 2}, 400, "beem"),
         ("/api/runs/none/predict", {"input": "a"}, 404, "no run 'none'"),
-        ("/api/runs/run/errors", {"file": "/no/such.tsv"}, 400, "no such file"),
+        ("/api/runs/run/errors", {"file": "no/such.tsv"}, 400, "no such file"),
+        ("/api/runs/run/errors", {"file": "/no/such.tsv"}, 403, "upload the file"),
         ("/api/runs/run/errors", {"file": "upload-00"}, 404, "no such upload"),
     ):
         answer = client.post(path, json=body)
@@ -157,7 +165,7 @@ def test_loopback_is_answered(client: Client, host: str) -> None:
     assert client.get("/api/runs", headers=own).status_code == 200
 
 
-def test_uploads_are_kept_limited_and_given_back(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uploads_are_kept_limited_and_given_back(client: Client, run_async: Callable[..., Any]) -> None:
     upload = records.Upload(**client.post("/api/upload?name=../../x.PNG", content=b"\x89PNG rest").json())
     assert (upload.name, upload.kind, upload.size) == ("x.PNG", "image", 9)
     back = client.get(upload.url)
@@ -166,16 +174,18 @@ def test_uploads_are_kept_limited_and_given_back(client: Client, monkeypatch: py
     assert client.post("/api/upload?name=a.png", content=b"").status_code == 400
     assert client.get("/api/uploads/..%2f..%2fetc%2fpasswd").status_code == 404
     too_much = client.post(
-        "/api/upload?name=a.png", headers={"content-length": str(server.MAX_FILE_SIZE + 1)}, content=b"x"
+        "/api/upload?name=a.png", headers={"content-length": str(Limits().upload_bytes + 1)}, content=b"x"
     )
     endless = client.post("/api/upload?name=a.png", headers={"content-length": "9" * 5000}, content=b"x")
     assert endless.status_code == 413
     assert too_much.status_code == 413
-    monkeypatch.setattr(uploads, "MAX_FILE_SIZE", 1000)
-    assert client.post("/api/upload?name=a.png", content=b"x" * 1001).status_code == 413
-    monkeypatch.setattr(uploads, "MAX_TOTAL_SIZE", 10)
-    assert client.post("/api/upload?name=b.png", content=b"x" * 9).status_code == 200
-    assert client.get(upload.url).status_code == 404
+    for small in serve_to_client(
+        [client.app.state.library.entry("run").folder], run_async, Limits(upload_bytes=10, stored_bytes=10)
+    ):
+        assert small.post("/api/upload?name=a.png", content=b"x" * 11).status_code == 413
+        first = small.post("/api/upload?name=a.png", content=b"x" * 9).json()["url"]
+        assert small.post("/api/upload?name=b.png", content=b"x" * 9).status_code == 200
+        assert small.get(first).status_code == 404
 
 
 def test_a_question_without_a_length_or_too_long_is_refused(client: Client) -> None:

@@ -79,7 +79,9 @@ def test_attention_shown_is_that_of_the_returned_hypothesis(which: str, request:
     system: System = request.getfixturevalue(which)
     prediction, inspection = predict(system, "abcdeb", make_request("abcdeb", beam=4, n_best=4))
     differ = 0
-    for output, hypothesis in zip(prediction.outputs, inspection.result.hypotheses, strict=True):
+    (searched,) = inspection.session.search([inspection.prepared], attention=True)
+    assert [each.tokens for each in searched.hypotheses] == [each.tokens for each in inspection.result.hypotheses]
+    for output, hypothesis in zip(prediction.outputs, searched.hypotheses, strict=True):
         assert output.attention is not None and hypothesis.attention is not None
         np.testing.assert_allclose(unpack_weights(output.attention)[0], hypothesis.attention.mean(1), atol=1e-4)
         tokens = [token.id for token in output.tokens]
@@ -89,7 +91,7 @@ def test_attention_shown_is_that_of_the_returned_hypothesis(which: str, request:
         np.testing.assert_allclose(unpack_weights(every.maps), hypothesis.attention.transpose(1, 0, 2), atol=1e-4)
         assert every.layers * every.heads == every.maps.maps == system.model.decoder.maps
         assert (every.rows, every.columns) == ([token.text for token in output.tokens], prediction.axes[0].labels)
-        first = inspection.result.hypotheses[0].attention
+        first = searched.hypotheses[0].attention
         assert first is not None
         differ += hypothesis.attention.shape != first.shape or not np.allclose(hypothesis.attention, first, atol=1e-3)
     assert differ  # had all the same attention, showing the wrong one would go unnoticed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -144,18 +144,19 @@ def compare_systems(
     names: tuple[str, str] = ("a", "b"),
     beam: int | None = None,
     limit: int = 500,
+    cancelled: Callable[[], bool] | None = None,
 ) -> Comparison:
     """Decode the same examples with both systems and compare their outputs.
 
     ``file`` and ``names`` are what the examples and the systems are called; at most ``limit`` rows
-    are listed. The metrics are those that fit the first system.
+    are listed. The metrics are those that fit the first system. ``cancelled`` is that of ``decode``.
     """
     if a.modalities.keys() != b.modalities.keys():
         raise UserError(
             f"{names[0]} reads {', '.join(a.modalities) or 'no source'}, {names[1]} "
             f"{', '.join(b.modalities) or 'no source'}; runs are compared on the same file"
         )
-    decoded = decode_rows(a, examples, beam), decode_rows(b, examples, beam)
+    decoded = decode_rows(a, examples, beam, cancelled), decode_rows(b, examples, beam, cancelled)
     report_a = measure(a, decoded[0])
     report_b = measure(b, decoded[1], headline=report_a.headline, names=list(report_a.scores))
     row_metric = "chrf" if report_a.headline == "bleu" else report_a.headline  # BLEU says little about one sentence

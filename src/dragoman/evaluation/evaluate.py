@@ -72,18 +72,22 @@ def decode(
     *,
     batch: int = 64,
     on_progress: OnProgress | None = None,
+    cancelled: Callable[[], bool] | None = None,
     **search: Any,
 ) -> Decoded:
-    """Predict an output for every distinct source, and score its first reference."""
+    """Predict an output for every distinct source, and score its first reference.
+
+    ``cancelled`` is asked before every token and every batch; when it returns True, or raises, decoding ends.
+    """
     groups = references(examples)
     sources = [dict(source) for source, _ in groups]
     predictions: list[Prediction] = []
     plain = {"attention": False, "trace": False, "probabilities": False}
-    for prediction in system.stream(sources, batch=batch, **plain, **search):
+    for prediction in system.stream(sources, batch=batch, cancelled=cancelled, **plain, **search):
         predictions.append(prediction)
         if on_progress is not None:
             on_progress(len(predictions), len(sources))
-    scored = system.score(sources, [targets[0] for _, targets in groups], batch=batch)
+    scored = system.session().score(sources, [targets[0] for _, targets in groups], batch=batch, on_batch=cancelled)
     for prediction in predictions:
         if prediction.error is not None:
             raise UserError(prediction.error)

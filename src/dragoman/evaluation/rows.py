@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -37,13 +37,18 @@ class Span:
     reference: str
 
 
-def decode_rows(system: System, examples: Sequence[Example], beam: int | None = None) -> Decoded:
-    """Decode every distinct source, for a view of single rows."""
+def decode_rows(
+    system: System,
+    examples: Sequence[Example],
+    beam: int | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Decoded:
+    """Decode every distinct source, for a view of single rows. ``cancelled`` is that of ``decode``."""
     if system.is_language_model:
         raise UserError("a language model has no outputs to lay beside references; dragoman evaluate measures it")
     if not examples:
         raise UserError("the file has no usable row; dragoman check says why")
-    return decode(system, examples, beam=beam)
+    return decode(system, examples, beam=beam, cancelled=cancelled)
 
 
 def row_statistics(decoded: Decoded, report: Report, also: Sequence[str] = ()) -> dict[str, Statistics]:

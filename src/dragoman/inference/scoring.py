@@ -39,12 +39,21 @@ class ForcedPath:
 
 
 def score_pairs(
-    engine: Engine, inputs: Sequence[PreparedInput], gold: Sequence[Sequence[int]], batch: int
+    engine: Engine,
+    inputs: Sequence[PreparedInput],
+    gold: Sequence[Sequence[int]],
+    batch: int,
+    on_batch: Callable[[], object] | None = None,
 ) -> list[ScoredTokens]:
-    """Score each output given its own input. Outputs of similar length are scored together."""
+    """Score each output given its own input. Outputs of similar length are scored together.
+
+    ``on_batch`` is called before each batch, and may end the scoring by raising.
+    """
     order = sorted(range(len(gold)), key=lambda row: len(gold[row]))
     scored: dict[int, ScoredTokens] = {}
     for begin in range(0, len(order), batch):
+        if on_batch is not None:
+            on_batch()
         rows = order[begin : begin + batch]
         with torch.inference_mode():
             memory = engine.encode([inputs[row].read().arrays for row in rows])
@@ -107,13 +116,19 @@ def force_paths(
     vocabulary: int,
     alternatives: int,
     attention: bool,
+    on_batch: Callable[[], object] | None = None,
 ) -> list[ForcedPath]:
-    """Score several outputs of one input, with the ``alternatives`` likeliest tokens at each place."""
+    """Score several outputs of one input, with the ``alternatives`` likeliest tokens at each place.
+
+    ``on_batch`` is called before each batch of outputs, and may end the scoring by raising.
+    """
     longest = max(1, *map(len, sequences)) if sequences else 1
     rows = max(1, MOST_PROBABILITIES // (longest * vocabulary))
     start = engine.decoder.start(engine.encode([arrays]), 1)
     paths: list[ForcedPath] = []
     for begin in range(0, len(sequences), rows):
+        if on_batch is not None:
+            on_batch()
         some = [tuple(sequence) for sequence in sequences[begin : begin + rows]]
         tokens = torch.full((len(some), longest + 1), EOS, device=engine.device)  # (N, 1 + T)
         tokens[:, 0] = BOS

@@ -120,7 +120,13 @@ class Session(Steps):
 
     @overload
     def score(  # type: ignore[overload-overlap]
-        self, sources: OneInput, targets: str | None = None, *, batch: int = 64, running: bool | None = None
+        self,
+        sources: OneInput,
+        targets: str | None = None,
+        *,
+        batch: int = 64,
+        running: bool | None = None,
+        on_batch: Callable[[], object] | None = None,
     ) -> Scored: ...
 
     @overload
@@ -131,6 +137,7 @@ class Session(Steps):
         *,
         batch: int = 64,
         running: bool | None = None,
+        on_batch: Callable[[], object] | None = None,
     ) -> Rows[Scored]: ...
 
     def score(
@@ -140,11 +147,13 @@ class Session(Steps):
         *,
         batch: int = 64,
         running: bool | None = None,
+        on_batch: Callable[[], object] | None = None,
     ) -> Scored | Rows[Scored]:
         """Return the log-probability of given targets, end symbol included: of one, or of a list of them.
 
         A language model scores texts and takes no targets. ``running``: the texts are the lines of one text, each
-        conditioned on the lines before it. None: as in training.
+        conditioned on the lines before it. None: as in training. ``on_batch`` is called before each batch of pairs, and
+        may end the scoring by raising.
         """
         check_batch(batch)
         inputs = self.prepare_all(sources)
@@ -165,7 +174,7 @@ class Session(Steps):
             if len(inputs) != len(wanted):
                 raise UserError(f"scoring needs one target per source: got {len(wanted)} for {len(inputs)}")
             gold = [[*self.system.target.encode(tidy(target)), EOS] for target in wanted]
-            scored = scoring.score_pairs(self.engine, inputs, gold, batch)
+            scored = scoring.score_pairs(self.engine, inputs, gold, batch, on_batch)
         rows = Rows(
             self._describe_scored(prepared, target, *each)
             for prepared, target, each in zip(inputs, wanted, scored, strict=True)

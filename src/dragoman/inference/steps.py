@@ -174,9 +174,12 @@ class Steps:
 
     def force(
         self, prepared: PreparedInput, sequences: Sequence[Sequence[int]], *, alternatives: int = 0,
-        attention: bool = False,
+        attention: bool = False, on_batch: Callable[[], object] | None = None,
     ) -> list[scoring.ForcedPath]:  # fmt: skip
-        """Return each output as the model sees it when its tokens are given, with the likeliest alternatives."""
+        """Return each output as the model sees it when its tokens are given, with the likeliest alternatives.
+
+        ``on_batch`` is called before each batch of outputs, and may end the scoring by raising.
+        """
         return scoring.force_paths(
             self.engine,
             prepared.arrays,
@@ -184,6 +187,7 @@ class Steps:
             vocabulary=self.system.target.size,
             alternatives=alternatives,
             attention=attention,
+            on_batch=on_batch,
         )
 
     def class_probabilities(self, inputs: Sequence[PreparedInput]) -> list[dict[str, float]]:

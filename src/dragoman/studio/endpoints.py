@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
 from dragoman.data.examples import Example
 from dragoman.evaluation.compare import compare_systems
 from dragoman.inference.predictions import Raw
 from dragoman.inference.system import System
+from dragoman.serving.limits import Limits
+from dragoman.serving.queue import UNLIMITED, Job
 from dragoman.studio import records
+from dragoman.studio.checks import check_attention, check_maps, check_tree, resolve_table
 from dragoman.studio.inspection import Inspection, inspect, read_input
 from dragoman.studio.library import Library
 from dragoman.studio.run_data import read_examples_to_try, read_files, read_run_data, read_test_examples
 from dragoman.studio.uploads import Uploads
-from dragoman.studio.views.attention import describe_attention
+from dragoman.studio.views.attention import count_maps, describe_attention
 from dragoman.studio.views.comparison import describe_comparison
 from dragoman.studio.views.errors import describe_errors
 from dragoman.studio.views.media import describe_source
@@ -28,18 +32,23 @@ EXAMPLES = 20  # dev rows that the page offers to try
 
 
 class Studio:
-    """The runs and uploads of a studio. Each public method answers one endpoint."""
+    """The runs and uploads of a studio. Each public method answers one endpoint.
 
-    def __init__(self, library: Library, uploads: Uploads) -> None:
-        self.library, self.uploads = library, uploads
+    Those that compute take the ``job`` of a queue, which lets them end early and take turns.
+    """
 
-    def predict(self, run: str, request: records.PredictRequest) -> records.Prediction:
+    def __init__(self, library: Library, uploads: Uploads, limits: Limits | None = None) -> None:
+        self.library, self.uploads, self.limits = library, uploads, limits or Limits()
+        self._folder = Path.cwd()
+
+    def predict(self, run: str, request: records.PredictRequest, job: Job = UNLIMITED) -> records.Prediction:
         """Answer with the outputs for an input.
 
         A source that is a file keeps the id of its upload.
         """
-        inspection = self._inspect(run, request)
-        prediction = describe_prediction(inspection, request, run, self.uploads.url)
+        inspection = self._inspect(run, request, job)
+        check_attention(inspection, request, self.limits)
+        prediction = describe_prediction(inspection, request, run, self.uploads.url, job)
         texts = {"source": request.input} if isinstance(request.input, str) else request.input
         ids = {
             name: next(iter(texts.values())) if len(texts) == 1 else texts[name]
@@ -47,14 +56,19 @@ class Studio:
         }
         return prediction.model_copy(update={"input": {**prediction.input, **ids}})
 
-    def tree(self, run: str, request: records.PredictRequest) -> records.Tree:
+    def tree(self, run: str, request: records.PredictRequest, job: Job = UNLIMITED) -> records.Tree:
         """Answer with the candidates of a search."""
-        return describe_tree(self._inspect(run, request), request, run)
+        inspection = self._inspect(run, request, job)
+        check_tree(inspection, self.limits)
+        return describe_tree(inspection, request, run)
 
-    def attention(self, run: str, request: records.AttentionRequest) -> records.Attention:
+    def attention(self, run: str, request: records.AttentionRequest, job: Job = UNLIMITED) -> records.Attention:
         """Answer with the attention maps of an output."""
-        session = self.library.system(run).session()
-        prepared = read_input(session, self._resolve_input(session.system, request.input))
+        session = self.library.system(run, job).session()
+        prepared = read_input(session, self._resolve_input(session.system, request.input), self.limits)
+        positions = sum(len(axis.labels) for axis in session.axes(prepared).values())
+        maps = count_maps(session.system, request.which)
+        check_maps(maps, request.which, len(request.tokens), positions, self.limits)
         return describe_attention(session, prepared, request.tokens, request.which)
 
     def overview(self) -> records.Overview:
@@ -63,77 +77,80 @@ class Studio:
         watched = [folder.resolve().name for folder in self.library.watched]
         return records.Overview(runs=self.library.runs(), watched=watched, layouts=layouts)
 
-    def examples(self, run: str) -> list[records.Example]:
+    def examples(self, run: str, job: Job = UNLIMITED) -> list[records.Example]:
         """Answer with some dev rows to try a run with; none if their file is gone."""
-        loaded = self.library.load(run)
+        loaded = self.library.load(run, job)
 
         def read() -> list[records.Example]:
             examples = []
-            for example in read_examples_to_try(loaded.system, self.library.entry(run).folder, EXAMPLES):
+            for example in read_examples_to_try(loaded.system, self.library.entry(run).folder, EXAMPLES, job):
                 source, files = describe_source(loaded.system, example.sources, self.uploads.link)
                 examples.append(records.Example(source=source, files=files, target=example.target, line=example.line))
             return examples
 
-        return loaded.results.get("examples", read)
+        return loaded.results.get("examples", read, job)
 
-    def errors(self, run: str, request: records.FileRequest) -> records.Errors:
+    def errors(self, run: str, request: records.FileRequest, job: Job = UNLIMITED) -> records.Errors:
         """Answer with the outputs for the rows of a file, beside their references.
 
         The rows of an unchanged file are not decoded again.
         """
-        loaded = self.library.load(run)
+        loaded = self.library.load(run, job)
 
         def measure() -> records.Errors:
-            examples, label = self._read_rows(run, loaded.system, request.file)
-            return describe_errors(loaded.system, examples, label, run, request.beam, request.limit, self.uploads.link)
+            examples, label = self._read_rows(run, loaded.system, request.file, job)
+            return describe_errors(
+                loaded.system, examples, label, run, request.beam, request.limit, self.uploads.link, job
+            )
 
-        return loaded.results.get(("errors", request.model_dump_json(), _file_version(request.file)), measure)
+        return loaded.results.get(("errors", request.model_dump_json(), _file_version(request.file)), measure, job)
 
-    def compare(self, request: records.CompareRequest) -> records.Comparison:
+    def compare(self, request: records.CompareRequest, job: Job = UNLIMITED) -> records.Comparison:
         """Answer with a comparison of two runs on the rows of a file."""
         names = request.a, request.b
-        systems = self.library.system(request.a), self.library.system(request.b)
-        examples, label = self._read_rows(request.a, systems[0], request.file)
-        comparison = compare_systems(*systems, examples, label, names, request.beam, request.limit)
+        systems = self.library.system(request.a, job), self.library.system(request.b, job)
+        examples, label = self._read_rows(request.a, systems[0], request.file, job)
+        comparison = compare_systems(*systems, examples, label, names, request.beam, request.limit, job.checkpoint)
         return describe_comparison(comparison, systems[0], names, self.uploads.link)
 
-    def map(self, run: str, request: records.MapRequest) -> records.RepresentationMap:
+    def map(self, run: str, request: records.MapRequest, job: Job = UNLIMITED) -> records.RepresentationMap:
         """Answer with the map of a file's sources."""
         if request.layout == "umap":
             import_umap()
-        return self._index(run, request.file, request.n).describe_map(run, request.layout, self.uploads.link)
+        return self._index(run, request.file, request.n, job).describe_map(run, request.layout, self.uploads.link)
 
-    def neighbours(self, run: str, request: records.NeighboursRequest) -> records.Neighbours:
+    def neighbours(self, run: str, request: records.NeighboursRequest, job: Job = UNLIMITED) -> records.Neighbours:
         """Answer with the examples of a map that are most similar to an input."""
-        index = self._index(run, request.file, request.n)
+        index = self._index(run, request.file, request.n, job)
         source = self._resolve_input(index.system, request.input)
-        return index.describe_neighbours(source, request.count, request.layout, self.uploads.link)
+        return index.describe_neighbours(source, request.count, request.layout, self.uploads.link, self.limits)
 
-    def _inspect(self, run: str, request: records.PredictRequest) -> Inspection:
+    def _inspect(self, run: str, request: records.PredictRequest, job: Job) -> Inspection:
         """Return the search that the request asks for.
 
         The same request is not searched for again.
         """
-        loaded = self.library.load(run)
+        loaded = self.library.load(run, job)
         key = ("search", request.model_dump_json(exclude={"alternatives", "reference"}))
 
         def search() -> Inspection:
-            return inspect(loaded.system, self._resolve_input(loaded.system, request.input), request)
+            source = self._resolve_input(loaded.system, request.input)
+            return inspect(loaded.system, source, request, job, self.limits)
 
-        return loaded.results.get(key, search)
+        return loaded.results.get(key, search, job)
 
-    def _index(self, run: str, file: str | None, n: int) -> RepresentationIndex:
+    def _index(self, run: str, file: str | None, n: int, job: Job) -> RepresentationIndex:
         """Return the encoded examples of a file. An unchanged file is not encoded again."""
-        loaded = self.library.load(run)
+        loaded = self.library.load(run, job)
 
         def encode() -> RepresentationIndex:
             if file:
-                examples, label = self._read_rows(run, loaded.system, file)
+                examples, label = self._read_rows(run, loaded.system, file, job)
             else:
-                examples, label = read_run_data(loaded.system, self.library.entry(run).folder).train, "train"
-            return index_examples(loaded.system, examples, label, n)
+                examples, label = read_run_data(loaded.system, self.library.entry(run).folder, job).train, "train"
+            return index_examples(loaded.system, examples, label, n, job)
 
-        return loaded.results.get(("map", file, n, _file_version(file)), encode)
+        return loaded.results.get(("map", file, n, _file_version(file)), encode, job)
 
     def _resolve_input(self, system: System, source: str | dict[str, str]) -> Raw:
         """Replace the ids of uploads, and of files of the data, by paths.
@@ -145,14 +162,15 @@ class Studio:
             return str(self.uploads.get(source).path) if files else source
         return {name: str(self.uploads.get(text).path) if name in files else text for name, text in source.items()}
 
-    def _read_rows(self, run: str, system: System, file: str | None) -> tuple[Sequence[Example], str]:
+    def _read_rows(self, run: str, system: System, file: str | None, job: Job) -> tuple[Sequence[Example], str]:
         """Return the rows of a path, an upload or the run's test data, and their name."""
         if not file:
-            return read_test_examples(system, self.library.entry(run).folder)
+            return read_test_examples(system, self.library.entry(run).folder, job)
         if file.startswith("upload-"):
             upload = self.uploads.get(file)
-            return read_files(system, [str(upload.path)]), upload.record.name
-        return read_files(system, [file]), Path(file).name
+            return read_files(system, [str(upload.path)], job), upload.record.name
+        path = resolve_table(file, chain([self._folder], self.library.folders()), self.limits)
+        return read_files(system, [path], job), Path(file).name
 
 
 def _file_sources(system: System) -> set[str]:

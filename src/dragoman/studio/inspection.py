@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from dragoman.data.corpus.files import PendingFile
 from dragoman.data.examples import SOURCE, tidy
 from dragoman.data.vocabulary import BOS, PAD, SPECIALS, UNK
 from dragoman.errors import UserError
@@ -13,6 +14,8 @@ from dragoman.inference.requests import PreparedInput
 from dragoman.inference.session import Session
 from dragoman.inference.system import System
 from dragoman.search.trace import Result
+from dragoman.serving.limits import Limits
+from dragoman.serving.queue import UNLIMITED, Job
 from dragoman.studio.records import PredictRequest, replace_surrogates
 
 
@@ -34,8 +37,10 @@ class Inspection:
         return self.session.system
 
 
-def inspect(system: System, source: Raw, request: PredictRequest) -> Inspection:
-    """Search for outputs of an input with the settings of the request."""
+def inspect(
+    system: System, source: Raw, request: PredictRequest, job: Job = UNLIMITED, limits: Limits | None = None
+) -> Inspection:
+    """Search for outputs of an input with the settings of the request. ``limits`` are those of a server."""
     session = system.session(
         beam=request.beam,
         n_best=request.n_best,
@@ -44,11 +49,13 @@ def inspect(system: System, source: Raw, request: PredictRequest) -> Inspection:
         sample=False,
         **system.forbidding(request.forbidden),
     )
-    prepared = read_input(session, source)
+    prepared = read_input(session, source, limits)
     prefix = _encode_prefix(system, prepared, request)
+    if limits is not None:
+        limits.check("tokens" if system.is_language_model else "prefix_tokens", len(prefix), "tokens of the prefix")
     began = time.perf_counter()
     prefixes = None if not prefix and not system.is_language_model else [prefix]
-    (result,) = session.search([prepared], prefixes, keys=[0], attention=True)
+    (result,) = session.search([prepared], prefixes, keys=[0], cancelled=job.checkpoint)
     seconds = time.perf_counter() - began
     prompt = prepared.texts[SOURCE] if system.is_language_model else None
     prediction = session.describe(prepared, result, prompt=prompt)
@@ -58,10 +65,11 @@ def inspect(system: System, source: Raw, request: PredictRequest) -> Inspection:
     return Inspection(session, prepared, prediction, result, limit, tuple(prefix), seconds)
 
 
-def read_input(session: Session, source: Raw) -> PreparedInput:
+def read_input(session: Session, source: Raw, limits: Limits | None = None) -> PreparedInput:
     """Prepare an input and read its files.
 
-    Raise a ``UserError`` for an empty input or a file that cannot be read.
+    Raise a ``UserError`` for an empty input, one that is longer than ``limits`` allow, or a file that
+    cannot be read.
     """
     files = {name for name, modality in session.system.modalities.items() if modality.is_file}
     if isinstance(source, str):
@@ -71,6 +79,12 @@ def read_input(session: Session, source: Raw) -> PreparedInput:
     prepared = session.prepare(source)
     if prepared.is_empty:
         raise UserError("an empty input has an empty output, so there is nothing to show; give some text")
+    if limits is not None and prepared.problem is None:
+        for name, feature in prepared.features.items():
+            is_file = isinstance(feature, PendingFile)  # its header tells how long it is
+            limits.check(
+                "frames" if is_file else "tokens", len(feature), f"{'frames' if is_file else 'tokens'} of {name}"
+            )
     return prepared.read()
 
 

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from dragoman.errors import UserError
 from dragoman.inference.system import System
+from dragoman.serving.queue import UNLIMITED, Job
 from dragoman.studio import records
 from dragoman.studio.cache import ResultCache
+from dragoman.studio.run_data import find_data_files
 from dragoman.studio.views.runs import WEIGHTS, describe_run
 
 CACHED_RESULTS = 12  # searches, maps and errors of a run, so that a tree needs no second search
@@ -120,21 +122,37 @@ class Library:
                 runs.append(describe_run(entry.folder, identity, parameters, entry.name))
         return runs
 
-    def load(self, identity: str) -> LoadedRun:
+    def load(self, identity: str, job: Job = UNLIMITED) -> LoadedRun:
         """Return a run that is ready to answer.
 
-        It is loaded if need be, and again if its weights have changed.
+        It is loaded if need be, and again if its weights have changed; ``job`` lets others compute meanwhile.
         """
         entry = self.entry(identity)
         path = entry.folder / WEIGHTS
-        with entry.lock:
-            if not path.exists():
-                raise UserError(f"{identity}: has no weights yet; training writes them at its end")
-            modified = path.stat().st_mtime
+        loaded, modified = entry.loaded, self._modified(identity, path)
+        if loaded is not None and modified == loaded.modified:
+            return loaded
+        with job.paused(), entry.lock:
+            modified = self._modified(identity, path)
             if entry.loaded is None or modified != entry.loaded.modified:
                 entry.loaded = LoadedRun(System.load(entry.folder, self.device), modified)
             return entry.loaded
 
-    def system(self, identity: str) -> System:
+    @staticmethod
+    def _modified(identity: str, weights: Path) -> float:
+        if not weights.exists():
+            raise UserError(f"{identity}: has no weights yet; training writes them at its end")
+        return weights.stat().st_mtime
+
+    def system(self, identity: str, job: Job = UNLIMITED) -> System:
         """Return the system of a run, loaded if need be."""
-        return self.load(identity).system
+        return self.load(identity, job).system
+
+    def folders(self) -> Iterator[Path]:
+        """Yield the folders whose files the studio may read: those of the runs and of their data."""
+        yield from (folder.resolve() for folder in self.watched)
+        for entry in list(self.entries.values()):
+            yield entry.folder.resolve()
+            with suppress(UserError):
+                for files in find_data_files(entry.folder).values():
+                    yield from (Path(file).parent for file in files)

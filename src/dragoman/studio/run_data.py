@@ -11,17 +11,18 @@ from dragoman.errors import UserError
 from dragoman.evaluation.reading import read_examples, source_kinds
 from dragoman.inference.system import System
 from dragoman.runs.history import AUDIT, read_audit
+from dragoman.serving.queue import UNLIMITED, Job, JobEnded
 
 
-def read_files(system: System, files: Sequence[str]) -> list[Example]:
+def read_files(system: System, files: Sequence[str], job: Job = UNLIMITED) -> list[Example]:
     """Read a file, or two parallel ones, as the run's training files were read."""
     for path in files:
         if not Path(path).exists():
             raise UserError(f"{path}: no such file; give a file like those that the run was trained on")
-    return list(read_examples(system, files).examples)
+    return list(read_examples(system, files, on_row=lambda _: job.checkpoint()).examples)
 
 
-def read_run_data(system: System, folder: Path) -> Data:
+def read_run_data(system: System, folder: Path, job: Job = UNLIMITED) -> Data:
     """Read the run's train, dev and test examples.
 
     Held-out examples are the same as in training, since they are chosen by the source itself. If a
@@ -37,16 +38,18 @@ def read_run_data(system: System, folder: Path) -> Data:
             f"{folder}: data files of this run no longer exist, or were named relative to another folder{names}; "
             "give a file"
         )
-    return read_data(train, files.get("dev"), files.get("test"), system.recipe.reading, source_kinds(system))
+    held_out = files.get("dev"), files.get("test")
+    kinds = source_kinds(system)
+    return read_data(train, *held_out, system.recipe.reading, kinds, on_row=lambda _: job.checkpoint())
 
 
-def read_test_examples(system: System, folder: Path) -> tuple[list[Example], str]:
+def read_test_examples(system: System, folder: Path, job: Job = UNLIMITED) -> tuple[list[Example], str]:
     """Return the run's test examples and "test", or if it has none its dev examples and "dev"."""
-    data = read_run_data(system, folder)
+    data = read_run_data(system, folder, job)
     return list(data.test or data.dev), "test" if data.test else "dev"
 
 
-def read_examples_to_try(system: System, folder: Path, count: int) -> list[Example]:
+def read_examples_to_try(system: System, folder: Path, count: int, job: Job = UNLIMITED) -> list[Example]:
     """Return up to ``count`` dev examples with different sources, in their order; none if their file is gone.
 
     A dev file is read by itself. Only rows that were held out of the training file need the whole of it.
@@ -55,7 +58,9 @@ def read_examples_to_try(system: System, folder: Path, count: int) -> list[Examp
         return []
     try:
         dev = find_data_files(folder).get("dev")
-        examples = read_files(system, dev) if dev else read_run_data(system, folder).dev
+        examples = read_files(system, dev, job) if dev else read_run_data(system, folder, job).dev
+    except JobEnded:
+        raise
     except UserError:
         return []
     different = {identity(example): example for example in reversed(examples)}

@@ -19,80 +19,112 @@ Bodies are JSON records of ``records/``, except those of uploads.
     GET  /api/uploads/{id}              → the bytes
     GET  /api/uploads/{id}/about        → Upload
 
-``{id}`` is ``Run.id`` or ``Upload.id``. An error is answered with a ``Problem``: 400 for what a
-person can correct, 404 for an unknown run or upload, 413 for an upload that is too large, 403 for a
-request from another site or for another host.
+``{id}`` is ``Run.id`` or ``Upload.id``. What computes goes through the queue of ``serving``. An
+error is answered with a ``Problem``:
+
+- 400 for what a person can correct, 404 for an unknown run or upload, 405 for another method;
+- 403 for a request from another site, for another host, or for a file outside the studio's folders;
+- 408, 411, 413, 414, 415, 431 for a body, path or headers that are too slow, too long or of another
+  kind; 422 for a question that asks for more than the limits allow;
+- 429 if too many questions wait, 503 and 504 for a question that was not answered in time.
 """
 
 from __future__ import annotations
 
 import socket
 import webbrowser
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dragoman.errors import MissingExtra, UserError
+from dragoman.serving.guard import Guard
+from dragoman.serving.limits import Limits, RequestRefused
+from dragoman.serving.questions import answer, parse_question
+from dragoman.serving.queue import Job, Queue
 from dragoman.studio import records
 from dragoman.studio.bundle import read_page
+from dragoman.studio.checks import check_request
 from dragoman.studio.endpoints import Studio
 from dragoman.studio.library import Library, NotFound
-from dragoman.studio.uploads import MAX_FILE_SIZE, Uploads, UploadTooLarge
+from dragoman.studio.uploads import Uploads
 from dragoman.studio.views.runs import describe_audit, describe_settings, describe_training
 
 try:
     from fastapi import FastAPI, Request, Response
+    from fastapi.concurrency import run_in_threadpool
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import FileResponse
+    from starlette.exceptions import HTTPException
     from starlette.responses import JSONResponse
 except ImportError:
     raise MissingExtra("fastapi and uvicorn", "studio", "the studio") from None
 
 PORT = 8400
-MAX_BODY_SIZE = 2_000_000  # bytes of a request that is not an upload
 PAGE_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}  # starlette adds the charset
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
-    "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
-)
+UPLOAD = "/api/upload"
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
+        "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+SMALL_BODY = 20_000  # bytes that are parsed at once, without another thread
+
+Question = TypeVar("Question", bound=records.Request)
+Answer = records.Record | Sequence[records.Record]
 
 
-def create_application(folders: Sequence[Path], device: str = "auto") -> FastAPI:
+def create_application(folders: Sequence[Path], device: str = "auto", limits: Limits | None = None) -> FastAPI:
     """Return the application that serves these runs."""
-    library, uploads = Library(folders, device), Uploads()
-    studio = Studio(library, uploads)
+    limits = limits or Limits()
+    library, uploads, queue = Library(folders, device), Uploads(limits), Queue(limits)
+    studio = Studio(library, uploads, limits)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        queue.close()
         uploads.close()  # here, since SIGTERM ends the process right after the server stops
 
     # No pages of documentation: they load scripts from other sites.
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.uploads, app.state.library = uploads, library
+    app.state.uploads, app.state.library, app.state.queue = uploads, library, queue
+    app.add_middleware(Guard, limits=limits, hosts=LOOPBACK, uploads=(UPLOAD,), headers=HEADERS)
 
-    @app.middleware("http")
-    async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        refusal = refuse(request)
-        response = _respond_with_problem(*refusal) if refusal else await call_next(request)
-        response.headers.update(
-            {
-                "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-                "X-Content-Type-Options": "nosniff",
-                "Referrer-Policy": "no-referrer",
-                "Cross-Origin-Resource-Policy": "same-origin",
-                "Cache-Control": "no-store",
-            }
-        )
-        return response
+    async def compute(request: Request, work: Callable[[Job], Answer], is_table: bool = False) -> Response:
+        """Answer with what the queue computes."""
+        seconds = limits.table_seconds if is_table else limits.question_seconds
+        body = await answer(queue, request.receive, lambda job: _to_json(work(job)), seconds=seconds, is_long=is_table)
+        return Response(body, media_type="application/json")
+
+    async def ask(
+        request: Request, kind: type[Question], work: Callable[[Question, Job], Answer], is_table: bool = False
+    ) -> Response:
+        """Answer the question in the body of a request."""
+        body = await request.body()
+        if len(body) > SMALL_BODY:
+            question = await run_in_threadpool(parse_question, body, kind)
+        else:
+            question = parse_question(body, kind)
+        check_request(question, limits)
+        return await compute(request, lambda job: work(question, job), is_table)
 
     @app.exception_handler(UserError)
     async def report_user_error(_: Request, error: UserError) -> Response:
-        codes = {NotFound: 404, UploadTooLarge: 413}
-        return _respond_with_problem(codes.get(type(error), 400), str(error))
+        if isinstance(error, RequestRefused):
+            response = _respond_with_problem(error.status, str(error))
+            if error.retry_after is not None:
+                response.headers["Retry-After"] = str(error.retry_after)
+            return response
+        return _respond_with_problem(404 if isinstance(error, NotFound) else 400, str(error))
 
     @app.exception_handler(RequestValidationError)
     async def report_invalid_request(_: Request, error: RequestValidationError) -> Response:
@@ -100,13 +132,22 @@ def create_application(folders: Sequence[Path], device: str = "auto") -> FastAPI
         field = ".".join(str(name) for name in first["loc"][1:])
         return _respond_with_problem(400, f"{field or 'the request'}: {first['msg']}")
 
+    @app.exception_handler(HTTPException)
+    async def report_http_error(request: Request, error: HTTPException) -> Response:
+        return _respond_with_problem(error.status_code, f"{request.url.path[:200]}: {str(error.detail).lower()}")
+
+    @app.exception_handler(Exception)
+    async def report_bug(_: Request, error: Exception) -> Response:
+        name = type(error).__name__
+        return _respond_with_problem(500, f"the studio failed ({name}): a mistake in it; its terminal shows where")
+
     @app.get("/api/runs")
     def runs() -> Response:
         return _respond(studio.overview())
 
     @app.get("/api/runs/{run}/examples")
-    def examples(run: str) -> Response:
-        return _respond(studio.examples(run))
+    async def examples(run: str, request: Request) -> Response:
+        return await compute(request, lambda job: studio.examples(run, job), is_table=True)
 
     @app.get("/api/runs/{run}/training")
     def training(run: str, after: int = 0) -> Response:
@@ -121,34 +162,36 @@ def create_application(folders: Sequence[Path], device: str = "auto") -> FastAPI
         return _respond(describe_settings(library.entry(run).folder, run))
 
     @app.post("/api/runs/{run}/predict")
-    def predict(run: str, request: records.PredictRequest) -> Response:
-        return _respond(studio.predict(run, request))
+    async def predict(run: str, request: Request) -> Response:
+        return await ask(request, records.PredictRequest, lambda question, job: studio.predict(run, question, job))
 
     @app.post("/api/runs/{run}/tree")
-    def tree(run: str, request: records.PredictRequest) -> Response:
-        return _respond(studio.tree(run, request))
+    async def tree(run: str, request: Request) -> Response:
+        return await ask(request, records.PredictRequest, lambda question, job: studio.tree(run, question, job))
 
     @app.post("/api/runs/{run}/attention")
-    def attention(run: str, request: records.AttentionRequest) -> Response:
-        return _respond(studio.attention(run, request))
+    async def attention(run: str, request: Request) -> Response:
+        return await ask(request, records.AttentionRequest, lambda question, job: studio.attention(run, question, job))
 
     @app.post("/api/runs/{run}/errors")
-    def errors(run: str, request: records.FileRequest) -> Response:
-        return _respond(studio.errors(run, request))
+    async def errors(run: str, request: Request) -> Response:
+        return await ask(request, records.FileRequest, lambda question, job: studio.errors(run, question, job), True)
 
     @app.post("/api/runs/{run}/map")
-    def representations(run: str, request: records.MapRequest) -> Response:
-        return _respond(studio.map(run, request))
+    async def representations(run: str, request: Request) -> Response:
+        return await ask(request, records.MapRequest, lambda question, job: studio.map(run, question, job), True)
 
     @app.post("/api/runs/{run}/neighbours")
-    def neighbours(run: str, request: records.NeighboursRequest) -> Response:
-        return _respond(studio.neighbours(run, request))
+    async def neighbours(run: str, request: Request) -> Response:
+        return await ask(
+            request, records.NeighboursRequest, lambda question, job: studio.neighbours(run, question, job), True
+        )
 
     @app.post("/api/compare")
-    def compare(request: records.CompareRequest) -> Response:
-        return _respond(studio.compare(request))
+    async def compare(request: Request) -> Response:
+        return await ask(request, records.CompareRequest, studio.compare, True)
 
-    @app.post("/api/upload")
+    @app.post(UPLOAD)
     async def upload(request: Request, name: str) -> Response:
         return _respond(await uploads.store(name, request.stream()))
 
@@ -161,6 +204,10 @@ def create_application(folders: Sequence[Path], device: str = "auto") -> FastAPI
     def about_upload(identity: str) -> Response:
         return _respond(uploads.get(identity).record)
 
+    @app.post("/{path:path}")
+    def nothing(path: str) -> Response:
+        return _respond_with_problem(404, f"/{path[:200]}: not found")
+
     @app.get("/{path:path}")
     def page(path: str) -> Response:
         if not path.startswith("api/"):
@@ -168,36 +215,9 @@ def create_application(folders: Sequence[Path], device: str = "auto") -> FastAPI
             content = read_page().get(name)
             if content is not None and Path(name).suffix in PAGE_TYPES:
                 return Response(content, media_type=PAGE_TYPES[Path(name).suffix])
-        return _respond_with_problem(404, f"/{path}: not found")
+        return nothing(path)
 
     return app
-
-
-def refuse(request: Request) -> tuple[int, str] | None:
-    """Return the status and the reason for which a request is refused, or None if it is not.
-
-    Listening on loopback does not keep other sites out. A page of another site can make the browser
-    send requests here, and with a host name that resolves to 127.0.0.1 it can even read the answers
-    (DNS rebinding). So the host has to be a name of loopback, and the request has to come from the
-    studio's own page.
-    """
-    host = request.headers.get("host", "")
-    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-    if name not in LOOPBACK:
-        return 403, f"the studio answers on this machine only, not as {host!r}"
-    origin = request.headers.get("origin")
-    site = request.headers.get("sec-fetch-site", "none")
-    is_api = request.url.path.startswith("/api/")
-    if (origin is not None and origin != f"http://{host}") or (is_api and site not in ("none", "same-origin")):
-        return 403, "the studio answers its own page only, not another site"
-    if request.method == "POST":
-        is_upload = request.url.path == "/api/upload"
-        size = request.headers.get("content-length", "")
-        if not size.isdecimal():
-            return 411, "the Content-Length header is missing"
-        if len(size) > 20 or int(size) > (MAX_FILE_SIZE if is_upload else MAX_BODY_SIZE):
-            return 413, "the file is too large; give a smaller one" if is_upload else "the request is too long"
-    return None
 
 
 def serve(folders: Sequence[Path], port: int | None, browser: bool, device: str, say: Callable[[str], Any]) -> None:
@@ -205,12 +225,13 @@ def serve(folders: Sequence[Path], port: int | None, browser: bool, device: str,
 
     With ``port`` None it is the usual port, or a free one if that is taken.
     """
-    try:
-        import uvicorn
-    except ImportError:
-        raise MissingExtra("fastapi and uvicorn", "studio", "the studio") from None
+    import uvicorn
+
+    from dragoman.serving.connections import configure
+
     read_page()
-    app = create_application(folders, device)
+    limits = Limits()
+    app = create_application(folders, device, limits)
     listener = _listen(port)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
     if watched := app.state.library.watched:
@@ -220,7 +241,7 @@ def serve(folders: Sequence[Path], port: int | None, browser: bool, device: str,
     if browser:
         webbrowser.open(address)
     with suppress(KeyboardInterrupt):
-        uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+        uvicorn.Server(configure(app, limits)).run(sockets=[listener])
 
 
 def _listen(port: int | None) -> socket.socket:
@@ -238,7 +259,11 @@ def _listen(port: int | None) -> socket.socket:
     raise UserError(f"--port {port}: cannot be used ({reason}); choose another, or leave it out")
 
 
-def _respond(answer: records.Record | Sequence[records.Record]) -> Response:
+def _respond(answer: Answer) -> Response:
+    return Response(_to_json(answer), media_type="application/json")
+
+
+def _to_json(answer: Answer) -> bytes:
     """Write records as JSON.
 
     FastAPI would validate them once more, which takes long for large blocks of attention.
@@ -247,7 +272,7 @@ def _respond(answer: records.Record | Sequence[records.Record]) -> Response:
         text = answer.model_dump_json()
     else:
         text = f"[{','.join(record.model_dump_json() for record in answer)}]"
-    return Response(text.encode("utf-8", "replace"), media_type="application/json")
+    return text.encode("utf-8", "replace")
 
 
 def _respond_with_problem(status: int, sentence: str) -> Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import stat
 import tempfile
 from collections.abc import AsyncIterable
 from dataclasses import dataclass
@@ -16,17 +17,12 @@ from pathlib import Path
 from dragoman.data.media import file_kinds, suffix_kind
 from dragoman.data.reading.rows import TABLE_SUFFIXES
 from dragoman.errors import UserError
+from dragoman.serving.limits import Limits, RequestRefused
 from dragoman.studio.library import NotFound
 from dragoman.studio.records import SourceFile, Upload
 from dragoman.studio.views.media import CONTENT_TYPES
 
-MAX_FILE_SIZE = 32_000_000  # bytes
-MAX_TOTAL_SIZE = 512_000_000  # bytes of all files; beyond it the oldest are deleted
 TABLES = (*TABLE_SUFFIXES, ".txt", ".gz")
-
-
-class UploadTooLarge(UserError):
-    """A file is larger than the studio accepts."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,8 @@ class StoredUpload:
 class Uploads:
     """The uploaded files, in a temporary folder that ``close`` deletes."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
         self._folder = tempfile.TemporaryDirectory(prefix="dragoman-studio-", ignore_cleanup_errors=True)
         self._stored: dict[str, StoredUpload] = {}  # by id, oldest first
         self._of_data: dict[str, StoredUpload] = {}  # by id: files of the data, which stay where they are
@@ -67,10 +64,9 @@ class Uploads:
             with path.open("wb") as file:
                 async for chunk in chunks:
                     size += len(chunk)
-                    if size > MAX_FILE_SIZE:
-                        raise UploadTooLarge(
-                            f"{name}: larger than {MAX_FILE_SIZE // 1_000_000} MB; give a smaller file"
-                        )
+                    if size > self._limits.upload_bytes:
+                        most = self._limits.upload_bytes
+                        raise RequestRefused(413, f"{name}: larger than {most:,} bytes; give a smaller file")
                     file.write(chunk)
             if not size:
                 raise UserError(f"{name}: the file is empty")
@@ -79,24 +75,22 @@ class Uploads:
             raise
         record = Upload(id=identity, name=os.path.basename(name), kind=kind, size=size, url=f"/api/uploads/{identity}")
         self._stored[identity] = StoredUpload(path, record)
-        while sum(upload.record.size for upload in self._stored.values()) > MAX_TOTAL_SIZE:
+        while sum(upload.record.size for upload in self._stored.values()) > self._limits.stored_bytes:
             self._stored.pop(next(iter(self._stored))).path.unlink(missing_ok=True)
         return record
 
     def link(self, path: str, kind: str) -> SourceFile:
         """Make a file of the data known, and return how the page finds it. The same file always has the same id.
 
-        A file whose name does not say that it is of this kind is named only: a table must not make the studio show
-        any file of this machine.
+        A file whose name does not say that it is of this kind is named only, and so is a link to one: a table must not
+        make the studio show any file of this machine.
         """
-        if suffix_kind(path) != kind:
+        if suffix_kind(path) != kind or suffix_kind(os.path.realpath(path)) != kind:
             return SourceFile(id="", kind=kind, url="")
         identity = f"file-{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}"
         if identity not in self._of_data:
             file = Path(path)
-            try:
-                size = file.stat().st_size
-            except OSError:
+            if (size := _regular_size(file)) is None:
                 return SourceFile(id="", kind=kind, url="")
             record = Upload(id=identity, name=file.name, kind=kind, size=size, url=f"/api/uploads/{identity}")
             self._of_data[identity] = StoredUpload(file, record)
@@ -106,7 +100,9 @@ class Uploads:
         """Return the file with this id. Raise ``NotFound`` if there is none."""
         found = self._stored.get(identity) or self._of_data.get(identity)
         if found is None:
-            raise NotFound(f"{identity}: no such upload; upload the file again")
+            raise NotFound(f"{identity[:100]}: no such upload; upload the file again")
+        if _regular_size(found.path) is None:
+            raise NotFound(f"{found.record.name}: the file is gone")
         return found
 
     def url(self, path: str) -> str:
@@ -117,3 +113,12 @@ class Uploads:
     def close(self) -> None:
         """Delete all files."""
         self._folder.cleanup()
+
+
+def _regular_size(path: Path) -> int | None:
+    """Return the size of a regular file; None for a pipe or a device, which would be waited for, and for no file."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -19,6 +19,7 @@ from dragoman.evaluation.rows import (
     row_statistics,
 )
 from dragoman.inference.system import System
+from dragoman.serving.queue import UNLIMITED, Job
 from dragoman.studio import records
 from dragoman.studio.views.media import Link, describe_source, link_nothing
 from dragoman.studio.views.runs import describe_evaluation
@@ -33,13 +34,14 @@ def describe_errors(
     beam: int | None = None,
     limit: int = 2000,
     link: Link = link_nothing,
+    job: Job = UNLIMITED,
 ) -> records.Errors:
     """Describe the output for every distinct source with all of its references.
 
     At most ``limit`` rows are listed. ``link`` says how the page finds a source that is a file.
     """
     began = time.perf_counter()
-    decoded = decode_rows(system, examples, beam)
+    decoded = decode_rows(system, examples, beam, job.checkpoint)
     report = measure(system, decoded)
     statistics = row_statistics(decoded, report, also=("cer",))
     values = {name: each.row_scores() for name, each in statistics.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.serving.queue import UNLIMITED, Job
 from dragoman.studio import records
 from dragoman.studio.inspection import Inspection
 from dragoman.studio.records import PredictRequest
@@ -14,7 +15,11 @@ from dragoman.studio.views.tokens import describe_tokens, source_tokenizers, unk
 
 
 def describe_prediction(
-    inspection: Inspection, request: PredictRequest, run: str = "", locate: Locate = lambda _: ""
+    inspection: Inspection,
+    request: PredictRequest,
+    run: str = "",
+    locate: Locate = lambda _: "",
+    job: Job = UNLIMITED,
 ) -> records.Prediction:
     """Describe what the search found. ``locate`` gives the URL of a source that is a file."""
     session, prepared, system = inspection.session, inspection.prepared, inspection.system
@@ -22,7 +27,8 @@ def describe_prediction(
     sequences = [hypothesis.tokens for hypothesis in inspection.result.hypotheses]
     if reference:
         sequences.append(reference)  # scored in the same call as the outputs
-    paths = session.force(prepared, sequences, alternatives=_wanted(inspection, request), attention=True)
+    wanted = _wanted(inspection, request)
+    paths = session.force(prepared, sequences, alternatives=wanted, attention=True, on_batch=job.checkpoint)
     positions = len(inspection.prediction.labels)
     outputs = [
         records.Output(

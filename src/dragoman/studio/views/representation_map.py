@@ -16,6 +16,8 @@ from dragoman.inference.predictions import Raw
 from dragoman.inference.requests import PreparedInput
 from dragoman.inference.system import System
 from dragoman.parts import kind_of
+from dragoman.serving.limits import Limits
+from dragoman.serving.queue import UNLIMITED, Job
 from dragoman.studio import records
 from dragoman.studio.inspection import read_input
 from dragoman.studio.views.media import Link, describe_source, link_nothing
@@ -82,11 +84,16 @@ class RepresentationIndex:
         )
 
     def describe_neighbours(
-        self, source: Raw, count: int, layout: records.Layout = "pca", link: Link = link_nothing
+        self,
+        source: Raw,
+        count: int,
+        layout: records.Layout = "pca",
+        link: Link = link_nothing,
+        limits: Limits | None = None,
     ) -> records.Neighbours:
         """Describe an input's place on the map and the ``count`` examples most similar to it."""
         session = self.system.session()
-        vector = session.represent([read_input(session, source)])[0][0] - self.centre  # (D,)
+        vector = session.represent([read_input(session, source, limits)])[0][0] - self.centre  # (D,)
         with self._lock:
             x, y = self._projection(layout).project(vector)
         similarities = normalize_rows(self.vectors) @ normalize_rows(vector[None])[0]  # (N,)
@@ -113,7 +120,9 @@ class RepresentationIndex:
             return self._projections[layout]
 
 
-def index_examples(system: System, examples: Sequence[Example], file: str, drawn: int) -> RepresentationIndex:
+def index_examples(
+    system: System, examples: Sequence[Example], file: str, drawn: int, job: Job = UNLIMITED
+) -> RepresentationIndex:
     """Encode the distinct sources of some examples, chosen at random with a fixed seed.
 
     ``drawn`` of them become points of the map. A source whose file cannot be read is left out.
@@ -128,6 +137,7 @@ def index_examples(system: System, examples: Sequence[Example], file: str, drawn
     blocks: list[np.ndarray] = []
     representation = ""
     for begin in range(0, len(order), BATCH):
+        job.checkpoint()
         batch = []
         for index in order[begin : begin + BATCH].tolist():
             source, targets = groups[index]
