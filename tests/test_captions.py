@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 
 from dragoman.config import ConfigError
 from dragoman.data.examples import SOURCE, Example
+from dragoman.errors import UserError
 from dragoman.evaluation.evaluate import evaluate
 from dragoman.inference.system import System
 from dragoman.nn.blocks.resnet import ResNet
@@ -157,6 +158,8 @@ def test_inspect_draws_over_the_picture(
         assert sheet.format == "PNG" and sheet.width > 4 * 160  # the picture, two words, the end
     wrong = call("inspect", trained.folder, unseen[0][0], "-o", tmp_path / "sheet.svg")
     assert wrong.code == 2 and ".png file" in wrong.err
+    with pytest.raises(UserError, match=r"^x\.svg: .* is a \.png file; name it x\.png$"):
+        trained.predict(unseen[0][0]).plot("x.svg")
 
 
 def test_several_pictures_are_drawn_below_each_other(

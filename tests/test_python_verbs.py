@@ -21,6 +21,7 @@ import pytest
 import dragoman
 from dragoman.cli.main import VERBS
 from dragoman.errors import MissingExtra, UserError
+from dragoman.inference.predictions import Output, Prediction, empty_prediction
 from dragoman.tables import Rows
 from dragoman.training import display
 from dragoman.training.events import Evaluated, Started, Stepped, Stopped, Validated
@@ -28,12 +29,9 @@ from dragoman.training.events import Evaluated, Started, Stepped, Stopped, Valid
 # What a verb has on one side only, and why.
 ONLY_COMMAND_LINE = {
     "as_json": "results have to_json",
-    "dry_run": "a plan is shown to a person",
     "quiet": "functions print nothing, but for train",
     "verbose": "functions print nothing, but for train",
     "paths": "runs and files are two arguments",
-    "seeds": "several processes, whose progress a person watches",
-    "workers": "as seeds",
 }
 ONLY_PYTHON = {
     "check": {"on_progress", "on_row"},
@@ -296,6 +294,18 @@ def test_results_become_frames(place: Path) -> None:
     Path("odd.tsv").write_text("a\tb\n\nc\td\nc\td\n", encoding="utf-8")
     found = dragoman.check("odd.tsv").to_pandas()
     assert dict(zip(found["finding"], found["count"], strict=True)) == {"blank line": 1, "exact duplicate": 1}
+
+
+def test_an_input_without_an_output_has_no_score_in_a_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    output = Output("cba", -0.5, -1.0, ("c", "b", "a", "</s>"), (-0.25,) * 4, True, None)
+    broken = empty_prediction("broken.png", "broken.png: not a picture")
+    frame = Rows([Prediction("fine.png", (output,)), broken]).to_pandas()
+    assert list(frame["source"]) == ["fine.png", "broken.png"] and list(frame["tokens"]) == [4, 0]
+    for column in ("output", "score", "log_prob", "finished"):
+        assert list(pandas.isna(frame[column])) == [False, True], column
+    assert frame["error"][1] == "broken.png: not a picture" and frame["score"].dtype == float
+    assert "<td></td>" in Rows([broken])._repr_html_()
 
 
 def test_a_missing_pandas_is_named_with_its_extra(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

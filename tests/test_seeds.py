@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+import dragoman
 from dragoman.config import merge
 from dragoman.errors import UserError
 from dragoman.evaluation.metrics import Report, Score, compare_means, holm, join_seeds, spread
 from dragoman.evaluation.metrics.report import format_p, state_p
 from dragoman.evaluation.metrics.spread import t_probability, t_quantile
 from dragoman.evaluation.several import Entrant, compare_several
+from dragoman.runs.setup import NAMED
 from dragoman.training.run import train
 
 # ---- the statistics
@@ -108,6 +110,20 @@ def test_a_verb_for_one_run_names_the_seeds(runs: Path, call: Any) -> None:
     assert answer.code == 2 and "holds the runs of 3 seeds" in answer.err and "seed-1" in answer.err
 
 
+def test_the_folder_of_a_sweep_names_its_candidates(runs: Path, tiny_run: Any, call: Any, tmp_path: Path) -> None:
+    for name in ("cho2014", "cho2014,width=32"):
+        (tmp_path / name).symlink_to(runs / "group", target_is_directory=True)
+    answer = call("evaluate", tmp_path, tiny_run.pairs)
+    assert answer.code == 2 and "holds the candidates of a sweep" in answer.err
+    assert f"{tmp_path / 'cho2014'}, {tmp_path / 'cho2014,width=32'}" in answer.err
+    with pytest.raises(UserError, match="holds the candidates of a sweep"):
+        dragoman.load(tmp_path)
+    for number in range(NAMED):
+        (tmp_path / f"other-{number}").symlink_to(runs / "group", target_is_directory=True)
+    with pytest.raises(UserError, match="and 2 more"):
+        dragoman.load(tmp_path)
+
+
 def test_compare_takes_any_number_of_runs(runs: Path, tiny_run: Any, call: Any) -> None:
     one, two, weak = runs / "group" / "seed-1", runs / "group" / "seed-2", runs / "weak"
     answer = call("compare", one, two, weak, tiny_run.pairs)
@@ -132,6 +148,16 @@ def test_groups_of_seeds_are_compared_by_their_means(runs: Path, tiny_run: Any, 
     assert [weak["difference"][key] for key in ("value", "low", "high", "p_value")] == pytest.approx([*expected])
     text = call("compare", runs / "group", runs / "weak", tiny_run.pairs).out.decode()
     assert "(mean of 3 seeds)" in text and "over seeds" in text and "paired bootstrap" in text
+
+
+def test_groups_of_seeds_are_compared_from_python_as_the_docs_say(runs: Path, tiny_run: Any) -> None:
+    several = dragoman.compare([runs / "group", runs / "weak-group"], tiny_run.pairs)
+    assert isinstance(several, dragoman.SeveralComparison)
+    headline = several.metrics[0]
+    assert [score.name for score in headline.scores] == ["group", "weak-group"]
+    difference = headline.scores[1].difference
+    assert headline.scores[0].difference is None and difference is not None and 0 <= difference.p_value <= 1
+    assert "(mean of 3 seeds)" in several.to_text()
 
 
 def test_a_run_among_the_files_is_refused(runs: Path, tiny_run: Any, call: Any) -> None:

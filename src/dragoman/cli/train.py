@@ -77,7 +77,7 @@ def train(
     Ctrl-C stops and saves. The same command resumes where it stopped.
     """
     from dragoman.cli.preparing import PreparationDisplay
-    from dragoman.cli.seeds import first_seed, train_seeds
+    from dragoman.cli.seeds import train_seeds
     from dragoman.config import merge, parse_overrides
     from dragoman.errors import UserError
     from dragoman.process.place import find_place
@@ -98,16 +98,11 @@ def train(
     if workers is not None and seeds is None:
         raise UserError("--workers has no effect on a single run; give --seeds too")
     place = find_place()
-    if seeds is not None and place.count > 1:
-        raise UserError(
-            "--seeds trains in processes of its own; leave out torchrun, or give torchrun one seed at a time: --seed"
-        )
     if seeds is not None:
         job = Job(
             "", str(folder), files, dev, test, preset, None if config is None else str(config), settings=overrides
         )
-        numbers = range(first_seed(overrides), first_seed(overrides) + seeds)
-        train_seeds(job, numbers, workers=workers, fresh=fresh, dry_run=dry_run, messages=messages)
+        train_seeds(job, seeds, workers=workers, fresh=fresh, dry_run=dry_run, messages=messages)
         return
     if dry_run and not place.is_first:  # of the processes that torchrun has started, only the first one prints
         return

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -95,17 +95,19 @@ def read_data(
     config: DataConfig,
     kinds: Mapping[str, str] | None = None,
     workspace: Workspace | None = None,
+    on_row: Callable[[int], object] | None = None,
 ) -> Data:
     """Read and audit files or tables in memory, and hold out what is not given.
 
     ``kinds``: of the sources whose kind is known. ``workspace``: where many training rows are put.
+    ``on_row`` is called with the number of rows of a file read so far.
     """
-    corpus = read(train, config, kinds, workspace=workspace)
+    corpus = read(train, config, kinds, on_row, workspace)
     audits = {"train": corpus.audit}
     corpora: dict[str, Corpus] = {}
     for name, held_out in (("dev", dev), ("test", test)):
         if held_out is not None:
-            corpora[name] = read(held_out, config, corpus.kinds)
+            corpora[name] = read(held_out, config, corpus.kinds, on_row)
             audits[name] = corpora[name].audit
     dev_share, test_share = held_out_shares(config, corpora)
     rows, dev_rows, test_rows = hold_out(corpus.examples, config, corpora)

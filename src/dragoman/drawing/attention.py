@@ -112,7 +112,9 @@ def _checked_path(out: Path | None, suffix: str, kind: str) -> Path:
     if out is None:
         return Path(f"alignment{suffix}")
     if out.suffix.lower() not in (suffix, ""):
-        raise UserError(f"-o {out}: what is drawn for a source of kind {kind!r} is a {suffix} file; name it so")
+        raise UserError(
+            f"{out}: the drawing of a source of kind {kind!r} is a {suffix} file; name it {out.with_suffix(suffix)}"
+        )
     return out
 
 

@@ -28,6 +28,7 @@ from dragoman.runs.lengths import LengthLimits
 
 CONFIG = "config.json"
 FORMAT = 1  # of the run folder
+NAMED = 5  # candidates of a sweep that a message names at most
 
 # Settings that may change when a run is resumed: they say how long and where to train, not what.
 MAY_CHANGE = {
@@ -102,11 +103,7 @@ def check_run_name(path: Path, named: str | None, run: str) -> None:
 
 def _read_config(folder: Path) -> tuple[Recipe, LengthLimits, dict[str, ColumnPlace], tuple[str, ...], str]:
     path = folder / CONFIG
-    seeds = sorted(each.parent.name for each in folder.glob(f"seed-*/{CONFIG}"))
-    missing = f"no such file; {folder} is not the folder of a run"
-    if seeds:
-        missing = f"no such file; {folder} holds the runs of {len(seeds)} seeds, so name one: {folder / seeds[0]}"
-    plain = read_json(path, missing=missing, warns=True)
+    plain = read_json(path, missing=f"no such file; {_describe_folder(folder)}", warns=True)
     try:
         if plain["format"] != FORMAT:
             raise UserError(f"{path}: has format {plain['format']!r}, but this version reads {FORMAT}; train again")
@@ -124,6 +121,17 @@ def _read_config(folder: Path) -> tuple[Recipe, LengthLimits, dict[str, ColumnPl
         if _digest(folder / name) != digest:
             raise damaged_file(folder / name, f"it is not the file that {CONFIG} was written with")
     return recipe, lengths, columns, classes, run
+
+
+def _describe_folder(folder: Path) -> str:
+    """Say what a folder is that is not the folder of a run, and which runs are in it."""
+    if seeds := sorted(each.parent.name for each in folder.glob(f"seed-*/{CONFIG}")):
+        return f"{folder} holds the runs of {len(seeds)} seeds, so name one: {folder / seeds[0]}"
+    if candidates := sorted({each.parents[1].name for each in folder.glob(f"*/seed-*/{CONFIG}")}):
+        named = ", ".join(str(folder / name) for name in candidates[:NAMED])
+        more = f" and {len(candidates) - NAMED} more" if len(candidates) > NAMED else ""
+        return f"{folder} holds the candidates of a sweep, so name one of them, or one of its seeds: {named}{more}"
+    return f"{folder} is not the folder of a run"
 
 
 def read_recipe(settings: Mapping[str, Any], path: Path, version: object) -> Recipe:

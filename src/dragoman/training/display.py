@@ -119,7 +119,12 @@ def library_progress(quiet: bool = False, verbose: bool = False) -> ProgressDisp
         from dragoman.training.notebook import NotebookProgress
 
         return NotebookProgress()
-    return choose_progress(quiet or not (verbose or sys.stderr.isatty()), verbose)
+    return choose_progress(not is_shown(quiet, verbose), verbose)
+
+
+def is_shown(quiet: bool, verbose: bool) -> bool:
+    """Tell whether a call from Python shows its progress: on a terminal, in a notebook, or on request."""
+    return not quiet and (verbose or sys.stderr.isatty() or is_notebook())
 
 
 def is_notebook() -> bool:

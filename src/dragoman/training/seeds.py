@@ -20,7 +20,7 @@ from dragoman.runs.folder import (
     holds_exactly,
     with_recorded_shares,
 )
-from dragoman.runs.groups import runs_of, seed_folder
+from dragoman.runs.groups import refuse_links, runs_of, seed_folder
 from dragoman.runs.history import EVALUATION, evaluated_update, read_evaluation
 from dragoman.training.checkpoints.checkpoint import read_progress
 from dragoman.training.page import REPORT, write_group_page
@@ -82,7 +82,9 @@ def refuse_single_run(group: Path) -> None:
 
 
 def check_seeds(jobs: Mapping[int, Job], run: NewRun) -> None:
-    """Refuse folders that hold other runs. ``run`` is that of any seed."""
+    """Refuse folders that hold other runs, or that are links. ``run`` is that of any seed."""
+    for job in jobs.values():
+        refuse_links(Path(job.out).parent, [Path(job.out)])
     for seed, job in jobs.items():
         folder = Path(job.out)
         check_folder(folder, with_recorded_shares(with_seed(run, seed), folder))

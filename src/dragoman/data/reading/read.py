@@ -84,7 +84,7 @@ def read(
     data: DataSource,
     config: DataConfig | None = None,
     kinds: Mapping[str, str] | None = None,
-    on_row: Callable[[int], None] | None = None,
+    on_row: Callable[[int], object] | None = None,
     workspace: Workspace | None = None,
 ) -> Corpus:
     """Read tables in files or in memory, text files, or two parallel files (source, target).
@@ -133,7 +133,7 @@ def _collect(
     opened: Iterator[tuple[Audit, TextRows]],
     config: DataConfig,
     collector: RowCollector,
-    on_row: Callable[[int], None] | None,
+    on_row: Callable[[int], object] | None,
 ) -> tuple[Audit, Mapping[str, ColumnPlace]]:
     """Add the usable rows of all parts to the collector; return the audit and the columns."""
     audits: list[Audit] = []
