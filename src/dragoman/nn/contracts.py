@@ -8,6 +8,7 @@ part is an attribute or a method here, with a default.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from dragoman.config import Section
 from dragoman.nn.blocks.layers import Embedding
+from dragoman.nn.lowering import LoweredMemory, Lowering, cannot_lower
 from dragoman.types import Layout, Memory, Padded, State, Step, Tree
 
 
@@ -68,6 +70,13 @@ class Encoder(Part):
         """Return where each position looks, (B, L, H, S, S), or None if there are no heads."""
         return None
 
+    def lower(self, program: Lowering, x: str) -> LoweredMemory:
+        """Add the operations of ``forward`` for one source x (S, input_width), without padding.
+
+        Law: the program computes what ``forward`` does.
+        """
+        raise cannot_lower(self)
+
 
 class Attention(Part):
     """Compares queries with the states of a memory, which it treats as a set.
@@ -106,6 +115,18 @@ class Attention(Part):
         """Weigh the states for each query and read them."""
         weights = self.weigh(query, prepared, previous)
         return Attended(self.read(weights, prepared), weights)
+
+    def lower_prepare(self, program: Lowering, memory: LoweredMemory) -> Mapping[str, str]:
+        """Add the operations of ``prepare`` and return the values that the others read, by name."""
+        raise cannot_lower(self)
+
+    def lower_weigh(self, program: Lowering, query: str, prepared: Mapping[str, str], previous: str | None) -> str:
+        """Add the operations of ``weigh`` for one query (1, query_width); return the weights (A, S)."""
+        raise cannot_lower(self)
+
+    def lower_read(self, program: Lowering, weights: str, prepared: Mapping[str, str]) -> str:
+        """Add the operations of ``read`` and return the context (1, D)."""
+        raise cannot_lower(self)
 
 
 class Decoder(Part):
@@ -171,6 +192,14 @@ class Decoder(Part):
         """
         return None
 
+    def lower(self, program: Lowering, memory: LoweredMemory | None) -> LoweredStep:
+        """Add the operations of ``start`` to ``encode``, then those of ``forward`` for one token.
+
+        Between the two it calls ``program.begin_step()``. Law: the program computes what ``start``
+        and ``forward`` do.
+        """
+        raise cannot_lower(self)
+
 
 class ReadingDecoder(Decoder):
     """A decoder that can be the one network over source and target.
@@ -189,6 +218,18 @@ class ReadingDecoder(Decoder):
         of each row.
         """
 
+    def lower(self, program: Lowering, memory: LoweredMemory | None, read: str | None = None) -> LoweredStep:
+        """Add the operations as other decoders do; ``read`` (S, E) are vectors that it reads first."""
+        raise cannot_lower(self)
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredStep:
+    """The names of the values that a ``Step`` has in a program."""
+
+    logits: str  # (1, V)
+    attention: tuple[str, ...] = ()  # (A_i, S) each; together they are the A maps
+
 
 class Frontend(nn.Module):
     """The trained end of a modality: turns what ``Modality.collate`` returns into vectors.
@@ -205,6 +246,10 @@ class Frontend(nn.Module):
     @abstractmethod
     def forward(self, source: Padded) -> Padded:
         """Return the vectors of the source."""
+
+    def lower(self, program: Lowering, name: str) -> str:
+        """Add the source of this name and the operations of ``forward``; return the vectors (S, width)."""
+        raise cannot_lower(self)
 
     @property
     def token_embedding(self) -> Embedding | None:

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from dragoman.nn.blocks.joined_sources import JoinedSources
 from dragoman.nn.contracts import Decoder, Encoder, Frontend
+from dragoman.nn.lowering import LoweredMemory, Lowering
+from dragoman.program.table import Program
 from dragoman.types import Batch, Memory, Padded, State, Step
 
 
@@ -98,6 +100,25 @@ class Model(nn.Module):
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
         """Advance the decoder by ``tokens`` (N, T)."""
         return self.decoder(tokens, state, need_attention)
+
+    def lower(self) -> Program:
+        """Return how the model computes in use, as a program for any engine."""
+        program = Lowering(self)
+        memories = {
+            name: encoder.lower(program, cast(Frontend, self.frontends[name]).lower(program, name))
+            for name, encoder in self._encoders.items()
+        }
+        memory: LoweredMemory | None = next(iter(memories.values()), None)
+        if self.joined is not None:
+            memory = self.joined.lower(program, memories)
+        if memory is not None:
+            program.states = memory.states
+            summary = [part for layer in memory.summary or () for part in layer]
+            program.summary = program.join_columns(summary) if summary else program.add("mean", memory.states)
+            if self.ctc is not None:
+                program.ctc = program.linear(self.ctc, memory.states)
+        step = self.decoder.lower(program, memory)
+        return program.finish(self.decoder.vocabulary, step.logits, step.attention)
 
     def teach(self, batch: Batch, memory: Memory | None = None, need_attention: bool = False) -> Step:
         """Call the decoder with all gold tokens at once (teacher forcing).

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias
@@ -15,6 +16,7 @@ from pydantic import Field, field_validator, model_validator
 
 from dragoman.config import ConfigError, Section, nearest
 from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+from dragoman.errors import UserError
 from dragoman.files import LARGE, damaged_file, read_json, write_json
 from dragoman.parts import module_names, only_class
 
@@ -84,6 +86,16 @@ class TokenizerConfig(Section):
         """Return the settings for a kind chosen in place of "auto": those that it uses."""
         used = tokenizer_class(kind).settings
         return TokenizerConfig(kind=kind, **self.model_dump(include=set(used)))
+
+
+@dataclass(frozen=True)
+class LoweredTokenizer:
+    """A tokeniser as plain data, for programs that have its method but not its code."""
+
+    method: Literal["bytes", "characters", "symbols", "words", "bpe", "unigram"]
+    strings: tuple[str, ...] = ()  # of the ids after the special tokens and the bytes
+    scores: tuple[float, ...] = ()  # bpe, unigram: one for each string
+    word_characters: str = ""  # words: the characters of words, as a class of a regular expression
 
 
 class Tokenizer(ABC):
@@ -170,6 +182,16 @@ class Tokenizer(ABC):
         To get the text, use ``decode``.
         """
         return [SPECIALS[index] if index < len(SPECIALS) else self._piece(index) for index in self._checked(ids)]
+
+    def lower(self) -> LoweredTokenizer:
+        """Return the tokeniser as plain data, for exports.
+
+        Law: the native library encodes and decodes with it as this class does.
+        """
+        raise UserError(
+            f"the tokenizer {self.kind!r} has no `lower` method, so a model with it runs with Python only; "
+            "write one (CONTRIBUTING.md), or train with another kind"
+        )
 
     def unknown(self, text: str) -> int:
         """Return how many tokens of ``text`` are not in the vocabulary."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from dragoman.data.tokenizers._base import UNKNOWN, Tokenizer, TokenizerConfig, clean, printable
+from dragoman.data.tokenizers._base import UNKNOWN, LoweredTokenizer, Tokenizer, TokenizerConfig, clean, printable
 from dragoman.data.vocabulary import SPECIALS, UNK, Vocabulary
 
 _SYMBOLS = tuple(f"<0x{value:02X}>" for value in range(256))
@@ -27,6 +27,9 @@ class Bytes(Tokenizer):
             seen.update(clean(text, config.normalize).encode("utf-8"))
         counts = [0] * _FIRST + [seen[value] for value in range(256)]
         return cls(Vocabulary(_SYMBOLS, counts), config.normalize)
+
+    def lower(self) -> LoweredTokenizer:
+        return LoweredTokenizer("bytes")
 
     def _encode(self, text: str) -> list[int]:
         return [_FIRST + value for value in text.encode("utf-8")]

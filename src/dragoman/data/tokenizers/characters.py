@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Self
 
-from dragoman.data.tokenizers._base import UNKNOWN, Tokenizer, TokenizerConfig, clean
+from dragoman.data.tokenizers._base import UNKNOWN, LoweredTokenizer, Tokenizer, TokenizerConfig, clean
 from dragoman.data.vocabulary import UNK, Vocabulary
 
 
@@ -22,6 +22,9 @@ class Characters(Tokenizer):
         for text in texts:
             seen.update(clean(text, config.normalize))
         return cls(Vocabulary.build(seen, min_count=config.min_count), config.normalize)
+
+    def lower(self) -> LoweredTokenizer:
+        return LoweredTokenizer("characters", self.vocabulary.symbols)
 
     def _encode(self, text: str) -> list[int]:
         return [self.vocabulary.id(character) for character in text]

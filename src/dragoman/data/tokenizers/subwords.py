@@ -27,6 +27,7 @@ from dragoman.data.tokenizers._base import (
     MISSING,
     SPACE_MARK,
     UNKNOWN,
+    LoweredTokenizer,
     SampleAll,
     Tokenizer,
     TokenizerConfig,
@@ -34,6 +35,7 @@ from dragoman.data.tokenizers._base import (
     printable,
 )
 from dragoman.data.tokenizers._bpe_dropout import BPEDropout, SampleTable, TooManyWords
+from dragoman.data.tokenizers._sentencepiece import check_settings
 from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from dragoman.errors import UserError
 from dragoman.files import LARGE, damaged_file, read_regular, write_run_file
@@ -101,6 +103,15 @@ class Subwords(Tokenizer):
     def _encode(self, text: str) -> list[int]:
         ids: list[int] = self._processor.encode(escape(text))
         return ids
+
+    def lower(self) -> LoweredTokenizer:
+        learnt = range(_FIXED, self.size)
+        symbols = tuple(self._processor.id_to_piece(index) for index in range(len(SPECIALS), self.size))
+        if symbols != self.vocabulary.symbols or any(map(self._processor.is_unused, learnt)):
+            raise UserError("the vocabulary of the subwords is not that of their sentencepiece model; train again")
+        method = check_settings(self._model)
+        spelled = tuple(piece.replace(SPACE_MARK, " ") for piece in symbols[256:])
+        return LoweredTokenizer(method, spelled, tuple(map(self._processor.get_score, learnt)))
 
     @property
     def varies(self) -> bool:

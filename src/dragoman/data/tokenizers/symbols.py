@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Self
 
-from dragoman.data.tokenizers._base import UNKNOWN, Tokenizer, TokenizerConfig, clean
+from dragoman.data.tokenizers._base import UNKNOWN, LoweredTokenizer, Tokenizer, TokenizerConfig, clean
 from dragoman.data.vocabulary import UNK, Vocabulary
 
 
@@ -26,6 +26,9 @@ class Symbols(Tokenizer):
 
     def canonical(self, text: str) -> str:
         return " ".join(split(super().canonical(text)))
+
+    def lower(self) -> LoweredTokenizer:
+        return LoweredTokenizer("symbols", self.vocabulary.symbols)
 
     def _encode(self, text: str) -> list[int]:
         return [self.vocabulary.id(symbol) for symbol in split(text)]

@@ -18,7 +18,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from dragoman.data.tokenizers._base import SPACE_MARK, UNKNOWN, Tokenizer, TokenizerConfig, clean, printable
+from dragoman.data.tokenizers._base import (
+    SPACE_MARK,
+    UNKNOWN,
+    LoweredTokenizer,
+    Tokenizer,
+    TokenizerConfig,
+    clean,
+    printable,
+)
 from dragoman.data.vocabulary import UNK, Vocabulary
 
 _SPACE, _JOIN = " ", ""
@@ -46,6 +54,9 @@ class Words(Tokenizer):
             for index in tokenizer._unit(unit):
                 counts[index] += count
         return cls(Vocabulary(vocabulary.symbols, counts), config.normalize)
+
+    def lower(self) -> LoweredTokenizer:
+        return LoweredTokenizer("words", self.vocabulary.symbols, word_characters=_word_characters())
 
     def _encode(self, text: str) -> list[int]:
         return [index for unit in units(text) for index in self._unit(unit)]
@@ -93,10 +104,15 @@ def units(text: str) -> list[str]:
 
 @cache
 def _unit_pattern() -> re.Pattern[str]:
+    return re.compile(rf" ?(?:{_word_characters()}+|.)", re.DOTALL)
+
+
+@cache
+def _word_characters() -> str:
     # Python's \w has no combining marks, without which the words of many scripts fall apart. The joiners U+200C
     # and U+200D occur inside words too. Above U+1FFFF, the only marks are variation selectors.
     marks = "".join(
         character for character in map(chr, range(0x300, 0x20000)) if unicodedata.category(character).startswith("M")
     )
     selectors = f"{chr(0xE0100)}-{chr(0xE01EF)}"
-    return re.compile(rf" ?(?:[\w\u200c\u200d{marks}{selectors}]+|.)", re.DOTALL)
+    return rf"[\w\u200c\u200d{marks}{selectors}]"

@@ -9,6 +9,7 @@ from dragoman.nn import kernels
 from dragoman.nn.blocks.layers import LoopLinear
 from dragoman.nn.blocks.scored_attention import ScoredAttention
 from dragoman.nn.init import drawn_vector
+from dragoman.nn.lowering import Lowering
 
 
 class Additive(ScoredAttention):
@@ -32,3 +33,10 @@ class Additive(ScoredAttention):
 
     def score(self, query: Tensor, keys: Tensor) -> Tensor:
         return kernels.loop_additive_score(self.query(query), keys, self.vector)
+
+    def lower_keys(self, program: Lowering, states: str) -> str:
+        return program.linear(self.key, states)
+
+    def lower_score(self, program: Lowering, query: str, keys: str) -> str:
+        projected = program.linear(self.query, query)
+        return program.add("additive_scores", projected, keys, weights=[program.parameter(self.vector)])

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from dragoman.config import Section
 from dragoman.nn.blocks.scored_attention import ScoredAttention
+from dragoman.nn.lowering import Lowering
 
 
 class Bilinear(ScoredAttention):
@@ -26,3 +27,9 @@ class Bilinear(ScoredAttention):
 
     def score(self, query: Tensor, keys: Tensor) -> Tensor:
         return torch.bmm(query, keys.transpose(1, 2))
+
+    def lower_keys(self, program: Lowering, states: str) -> str:
+        return program.linear(self.project, states)
+
+    def lower_score(self, program: Lowering, query: str, keys: str) -> str:
+        return program.add("dot_scores", query, keys)

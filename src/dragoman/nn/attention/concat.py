@@ -11,6 +11,7 @@ from dragoman.config import Section
 from dragoman.nn import kernels
 from dragoman.nn.blocks.scored_attention import ScoredAttention
 from dragoman.nn.init import drawn_vector
+from dragoman.nn.lowering import Lowering, to_array
 
 
 class Concat(ScoredAttention):
@@ -34,3 +35,12 @@ class Concat(ScoredAttention):
     def score(self, query: Tensor, keys: Tensor) -> Tensor:
         projected = nn.functional.linear(query, self.joint.weight[:, self.width :])
         return kernels.loop_additive_score(projected, keys, self.vector)
+
+    def lower_keys(self, program: Lowering, states: str) -> str:
+        columns = to_array(self.joint.weight)[:, : self.width]
+        return program.add("linear", states, weights=[program.parameter(self.joint.weight, ".states", columns)])
+
+    def lower_score(self, program: Lowering, query: str, keys: str) -> str:
+        columns = to_array(self.joint.weight)[:, self.width :]
+        projected = program.add("linear", query, weights=[program.parameter(self.joint.weight, ".query", columns)])
+        return program.add("additive_scores", projected, keys, weights=[program.parameter(self.vector)])

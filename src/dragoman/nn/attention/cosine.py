@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dragoman.config import Section
 from dragoman.nn.blocks.scored_attention import ScoredAttention, require_equal_widths
+from dragoman.nn.lowering import Lowering
 
 
 class Cosine(ScoredAttention):
@@ -35,3 +36,11 @@ class Cosine(ScoredAttention):
     def score(self, query: Tensor, keys: Tensor) -> Tensor:
         directions = nn.functional.normalize(query, dim=-1) * self.log_strength.exp()
         return torch.bmm(directions, keys.transpose(1, 2))
+
+    def lower_keys(self, program: Lowering, states: str) -> str:
+        return program.add("normalize", states)
+
+    def lower_score(self, program: Lowering, query: str, keys: str) -> str:
+        return program.add(
+            "dot_scores", program.add("normalize", query), keys, scale=float(self.log_strength.detach().exp())
+        )

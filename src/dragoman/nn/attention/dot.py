@@ -7,6 +7,7 @@ from torch import Tensor
 
 from dragoman.config import Section
 from dragoman.nn.blocks.scored_attention import ScoredAttention, require_equal_widths
+from dragoman.nn.lowering import Lowering
 
 
 class Dot(ScoredAttention):
@@ -23,3 +24,6 @@ class Dot(ScoredAttention):
 
     def score(self, query: Tensor, keys: Tensor) -> Tensor:
         return torch.bmm(query, keys.transpose(1, 2))
+
+    def lower_score(self, program: Lowering, query: str, keys: str) -> str:
+        return program.add("dot_scores", query, keys)

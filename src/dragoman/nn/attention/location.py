@@ -7,6 +7,7 @@ F are filters over positions. Before the first step the weights are 0, so f_1 = 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from dragoman.nn import kernels
 from dragoman.nn.blocks.layers import LoopLinear
 from dragoman.nn.blocks.scored_attention import ScoredAttention
 from dragoman.nn.init import drawn_vector
+from dragoman.nn.lowering import Lowering, to_array
 
 
 class Location(ScoredAttention):
@@ -65,3 +67,17 @@ class Location(ScoredAttention):
         # every query has its own keys: B * Q sources with one query each
         scores = self.score(query.reshape(batch * queries, 1, -1), keys.flatten(0, 1)).view(batch, queries, length)
         return torch.softmax(scores.masked_fill(prepared["padding"][:, None], float("-inf")), dim=-1)[:, :, None]
+
+    def lower_keys(self, program: Lowering, states: str) -> str:
+        return program.linear(self.key, states)
+
+    def lower_score(self, program: Lowering, query: str, keys: str) -> str:
+        projected = program.linear(self.query, query)
+        return program.add("additive_scores", projected, keys, weights=[program.parameter(self.vector)])
+
+    def lower_weigh(self, program: Lowering, query: str, prepared: Mapping[str, str], previous: str | None) -> str:
+        assert previous is not None
+        filters = program.parameter(self.filters.weight, ".filters", to_array(self.filters.weight)[:, 0])  # (F, k)
+        weights = [filters, program.parameter(self.place.weight)]
+        keys = program.add("locate", previous, prepared["keys"], weights=weights)
+        return program.add("softmax", self.lower_score(program, query, keys))

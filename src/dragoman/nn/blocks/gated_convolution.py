@@ -8,6 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from dragoman.nn.lowering import Lowering
+
 SQRT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two terms (section 3.5)
 NormKind = Literal["none", "layer", "batch"]
 
@@ -46,6 +48,12 @@ class Norm(nn.Module):
             return self.layer(x)
         return x if self.batch is None else self.batch(x, mask)
 
+    def lower(self, program: Lowering, x: str) -> str:
+        """Add the operations for x (S, D)."""
+        if self.layer is not None:
+            return program.layer_norm(self.layer, x)
+        return x if self.batch is None else program.batch_norm(self.batch.norm, x)
+
 
 class GatedConvolution(nn.Module):
     """GLU(conv(x)): half of the channels gate the other half.
@@ -62,3 +70,7 @@ class GatedConvolution(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Convolve (B, S + kernel - 1, D) to (B, S, D)."""
         return nn.functional.glu(self.convolve(x.transpose(1, 2)), dim=1).transpose(1, 2)
+
+    def lower(self, program: Lowering, x: str, reach: int = 0) -> str:
+        """Add the operation for x (n, D), with ``reach`` zeros at either end."""
+        return program.convolution(self.convolve, x, before=reach, after=reach, activation="glu")

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.nn.contracts import Encoder
+from dragoman.nn.lowering import LoweredMemory, Lowering
 from dragoman.nn.padding import compact
 from dragoman.types import Memory, Padded
 
@@ -91,3 +92,35 @@ class JoinedSources(nn.Module):
             real = memory.mask[..., None].to(memory.states.dtype)
             summary = ((memory.states * real).sum(1) / real.sum(1))[:, None, None]
         return torch.tanh(self.summarize[name](summary.flatten(1)))[:, None, None]
+
+    def lower(self, program: Lowering, memories: Mapping[str, LoweredMemory]) -> LoweredMemory:
+        """Add the operations that join the memories of one source each."""
+        states = program.add("join", *(self._lower_mark(program, n, m.states) for n, m in memories.items()))
+        if self.joint is not None:
+            memory = self.joint.lower(program, states)
+            return memory if memory.summary else replace(memory, summary=self._lower_summaries(program, memories))
+        values = None
+        if any(memory.values is not None for memory in memories.values()):
+            values = program.add("join", *(self._lower_mark(program, n, m.read) for n, m in memories.items()))
+        return LoweredMemory(states, self.width, values, self._lower_summaries(program, memories))
+
+    def _lower_mark(self, program: Lowering, name: str, vectors: str) -> str:
+        wide = program.linear(self.widen[name], vectors) if name in self.widen else vectors
+        return program.add("affine", wide, weights=["", program.parameter(self.marks[name])])
+
+    def _lower_summaries(self, program: Lowering, memories: Mapping[str, LoweredMemory]) -> tuple[tuple[str, ...], ...]:
+        summaries = [self._lower_summary(program, name, memory) for name, memory in memories.items()]
+        return tuple(
+            tuple(program.join_columns(parts) for parts in zip(*layers, strict=True))
+            for layers in zip(*summaries, strict=True)
+        )
+
+    def _lower_summary(self, program: Lowering, name: str, memory: LoweredMemory) -> tuple[tuple[str, ...], ...]:
+        summary = memory.summary
+        if name not in self.summarize:
+            assert summary is not None
+            return summary
+        if summary is None:
+            summary = ((program.add("mean", memory.states),),)
+        flat = program.join_columns([part for layer in summary for part in layer])
+        return ((program.linear(self.summarize[name], flat, "tanh"),),)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import TooLong
+from dragoman.nn.lowering import Lowering
 
 PositionKind = Literal["sinusoidal", "learned"]
 
@@ -33,6 +34,11 @@ class Positions(nn.Module):
                 "cut it, or train with a larger max_positions or with positions = 'sinusoidal'"
             )
         return self.table[begin : begin + length]
+
+    def lower(self, program: Lowering, x: str) -> str:
+        """Add the position vectors to x (n, D)."""
+        weights = [] if self.table is None else [program.parameter(self.table)]
+        return program.add("positions", x, weights=weights)
 
 
 def sinusoids(begin: int, length: int, width: int) -> Tensor:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -18,6 +19,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from dragoman.nn import kernels
 from dragoman.nn.blocks.layers import Dropout
 from dragoman.nn.init import draw_orthogonal
+from dragoman.nn.lowering import Lowering, to_array
 
 Cell = Literal["tanh", "relu", "gru", "lstm"]
 
@@ -76,6 +78,42 @@ def run_layer(layer: nn.RNNBase, x: Tensor, state: Tensor | None, lengths: Tenso
     return outputs, stacked.permute(2, 1, 0, 3)
 
 
+def lower_layer(
+    program: Lowering, layer: nn.RNNBase, x: str, state: Sequence[str] = (), backward: bool = False
+) -> tuple[str, tuple[str, ...]]:
+    """Add the operations of one layer over x (S, D); return the outputs and the P parts of the last state.
+
+    ``state`` are the parts of the first state; without it they are zeros. ``backward`` runs a layer
+    of one direction from the last row to the first.
+    """
+    cell = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "tanh", "RNN_RELU": "relu"}[layer.mode]
+    width = layer.hidden_size
+    ran = []
+    for suffix in ("", "_reverse")[: 2 if layer.bidirectional else 1]:
+        parameters: list[Tensor] = [
+            getattr(layer, f"{name}_l0{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        ]
+        bias, hidden_bias = to_array(parameters[2]), to_array(parameters[3])
+        new_bias = []
+        if cell == "gru":  # the bias of the new gate is inside the product with the reset gate
+            new_bias = [program.parameter(parameters[3], ".new", hidden_bias[2 * width :])]
+            hidden_bias = np.concatenate([hidden_bias[: 2 * width], np.zeros(width, np.float32)])
+        weights = [
+            program.parameter(parameters[0]),
+            program.parameter(parameters[1]),
+            program.parameter(parameters[2], ".sum", bias + hidden_bias),
+            *new_bias,
+        ]
+        reverse = int(backward or suffix == "_reverse")
+        ran.append(program.add_all("recurrent", x, *state, weights=weights, cell=cell, reverse=reverse))
+    columns = [program.join_columns([outputs[index] for outputs in ran]) for index in range(1 + len(_parts(cell)))]
+    return columns[0], tuple(columns[1:])
+
+
+def _parts(cell: str) -> tuple[str, ...]:
+    return ("hidden", "cell") if cell == "lstm" else ("hidden",)
+
+
 class RecurrentStack(nn.Module):
     """Layers on top of each other, run from left to right, with dropout between them."""
 
@@ -98,6 +136,14 @@ class RecurrentStack(nn.Module):
             x, last = run_layer(layer, x, state[:, index, None], lengths)  # type: ignore[arg-type]
             last_states.append(last[:, 0])
         return x, torch.stack(last_states, 1)
+
+    def lower(self, program: Lowering, x: str, state: Sequence[Sequence[str]]) -> tuple[str, list[tuple[str, ...]]]:
+        """Add the operations over x (S, D); return the outputs of the top layer and the last states."""
+        states = []
+        for layer, first in zip(self.layers, state, strict=True):
+            x, last = lower_layer(program, layer, x, first)  # type: ignore[arg-type]
+            states.append(last)
+        return x, states
 
     def project_inputs(self, x: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         """Compute what a loop over ``step`` needs for all steps at once.

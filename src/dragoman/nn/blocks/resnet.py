@@ -11,8 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from dragoman.nn.lowering import Lowering, to_array
 
 GROUPS = 8  # of channels in a group norm; fewer if 8 does not divide the channels
 STEM = 64  # channels of the first layer of the published networks
@@ -45,6 +48,10 @@ class PictureNorm(nn.BatchNorm2d):
         )
         return torch.zeros_like(last).index_put((mask,), normal).permute(0, 3, 1, 2)
 
+    def lower(self, program: Lowering, x: str, activation: str = "none") -> str:
+        """Add the operation for a picture x (H, W, C)."""
+        return program.batch_norm(self, x, activation)
+
 
 class GroupPictureNorm(nn.GroupNorm):
     """Group norm (Wu & He 2018) over the real positions of each picture; padding becomes zero.
@@ -70,6 +77,12 @@ class GroupPictureNorm(nn.GroupNorm):
         normal = (away * (variance + self.eps).rsqrt()).flatten(1, 2)
         return (normal * self.weight[:, None, None] + self.bias[:, None, None]) * mask[:, None]
 
+    def lower(self, program: Lowering, x: str, activation: str = "none") -> str:
+        """Add the operations for a picture x (H, W, C)."""
+        weights = [program.parameter(self.weight), program.parameter(self.bias)]
+        y = program.add("group_norm", x, weights=weights, groups=self.num_groups, epsilon=self.eps)
+        return y if activation == "none" else program.add("affine", y, activation=activation)
+
 
 class ChannelBias(nn.Module):
     """A bias per channel in the place of a norm; padding becomes zero."""
@@ -83,6 +96,10 @@ class ChannelBias(nn.Module):
         y = x + self.bias[:, None, None]
         return y if mask is None else y * mask[:, None]
 
+    def lower(self, program: Lowering, x: str, activation: str = "none") -> str:
+        """Add the operation for a picture x (H, W, C)."""
+        return program.add("affine", x, weights=["", program.parameter(self.bias)], activation=activation)
+
 
 NormClass = type[PictureNorm] | type[GroupPictureNorm] | type[ChannelBias]
 
@@ -92,6 +109,15 @@ def convolution(enter: int, leave: int, kernel: int, stride: int = 1) -> nn.Conv
     layer = nn.Conv2d(enter, leave, kernel, stride, padding=kernel // 2, bias=False)
     nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     return layer
+
+
+def lower_convolution(program: Lowering, layer: nn.Conv2d, x: str) -> str:
+    """Add a convolution over a picture x (H, W, C), without a bias."""
+    kernel = np.ascontiguousarray(to_array(layer.weight).transpose(0, 2, 3, 1))  # (O, C, k, k) → (O, k, k, C)
+    weights = [program.parameter(layer.weight, ".pixels", kernel)]
+    before = layer.padding[0]
+    assert isinstance(before, int)
+    return program.add("convolve_picture", x, weights=weights, stride=layer.stride[0], before=before)
 
 
 def halve_mask(mask: Tensor | None, stride: int) -> Tensor | None:
@@ -137,6 +163,18 @@ class Block(nn.Module):
             x = self.downsample[1](self.downsample[0](x), after)
         return torch.relu(y + x), after
 
+    def lower(self, program: Lowering, x: str) -> str:
+        """Add the operations for a picture x (H, W, C)."""
+        y = self._lower_residual(program, x)
+        if self.downsample is not None:
+            aside, norm = self.downsample
+            x = norm.lower(program, lower_convolution(program, aside, x))  # type: ignore[operator, arg-type]
+        return program.add("add", y, x, activation="relu")
+
+    def _lower_residual(self, program: Lowering, x: str) -> str:
+        y = self.bn1.lower(program, lower_convolution(program, self.conv1, x), "relu")
+        return self.bn2.lower(program, lower_convolution(program, self.conv2, y))
+
 
 class Bottleneck(Block):
     """A block whose F is a 3x3 convolution, which has the stride, between two 1x1 ones (figure 5)."""
@@ -152,6 +190,11 @@ class Bottleneck(Block):
         y = torch.relu(self.bn1(self.conv1(x), before))
         y = torch.relu(self.bn2(self.conv2(y), after))
         return self.bn3(self.conv3(y), after)
+
+    def _lower_residual(self, program: Lowering, x: str) -> str:
+        y = self.bn1.lower(program, lower_convolution(program, self.conv1, x), "relu")
+        y = self.bn2.lower(program, lower_convolution(program, self.conv2, y), "relu")
+        return self.bn3.lower(program, lower_convolution(program, self.conv3, y))
 
 
 class Downsampling(nn.Module):
@@ -174,6 +217,10 @@ class Downsampling(nn.Module):
             x = nn.functional.pad(x, (0, width % 2, 0, height % 2))
         mask = halve_mask(mask, 2)
         return torch.relu(self.norm(self.conv(x), mask)), mask
+
+    def lower(self, program: Lowering, x: str) -> str:
+        """Add the operations for a picture x (H, W, C)."""
+        return self.norm.lower(program, lower_convolution(program, self.conv, x), "relu")
 
 
 class CompactNetwork(nn.Module):
@@ -206,6 +253,13 @@ class CompactNetwork(nn.Module):
             x, mask = layer(x, mask)
         return x, mask
 
+    def lower(self, program: Lowering, x: str) -> str:
+        """Add the operations for a picture x (H, W, C)."""
+        x = self.bn1.lower(program, lower_convolution(program, self.conv1, x), "relu")
+        for layer in self.layers:
+            x = layer.lower(program, x)  # type: ignore[operator]
+        return x
+
 
 class ResNet(nn.Module):
     """ResNet-18 or ResNet-50 up to the layer of a stride: 4, 8, 16 or 32 pixels per position."""
@@ -237,3 +291,13 @@ class ResNet(nn.Module):
                 for block in blocks.children():
                     x, mask = block(x, mask)
         return x, mask
+
+    def lower(self, program: Lowering, x: str) -> str:
+        """Add the operations for a picture x (H, W, C)."""
+        x = self.bn1.lower(program, lower_convolution(program, self.conv1, x), "relu")
+        x = program.add("max_pool", x, size=3, stride=2, before=1)
+        for name, blocks in self.named_children():
+            if name.startswith("layer"):
+                for block in blocks.children():
+                    x = block.lower(program, x)  # type: ignore[operator]
+        return x

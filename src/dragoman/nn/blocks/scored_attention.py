@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from dragoman.config import ConfigError
 from dragoman.nn import kernels
 from dragoman.nn.contracts import Attention
+from dragoman.nn.lowering import LoweredMemory, Lowering, cannot_lower
 from dragoman.types import Memory, Tree
 
 
@@ -47,6 +49,24 @@ class ScoredAttention(Attention):
     def read(self, weights: Tensor, prepared: Any) -> Tensor:
         """Return the weighted sum of the values, (B, Q, D)."""
         return kernels.loop_weighted_sum(weights.squeeze(2), prepared["values"])
+
+    def lower_keys(self, program: Lowering, states: str) -> str:
+        """Add the operations of ``keys`` for states (S, D)."""
+        return states
+
+    def lower_score(self, program: Lowering, query: str, keys: str) -> str:
+        """Add the operations of ``score`` for one query (1, query_width); return the scores (1, S)."""
+        raise cannot_lower(self)
+
+    def lower_prepare(self, program: Lowering, memory: LoweredMemory) -> Mapping[str, str]:
+        keys = self.lower_keys(program, memory.states)
+        return {"keys": program.fix(keys), "values": program.fix(memory.read)}
+
+    def lower_weigh(self, program: Lowering, query: str, prepared: Mapping[str, str], previous: str | None) -> str:
+        return program.add("softmax", self.lower_score(program, query, prepared["keys"]))
+
+    def lower_read(self, program: Lowering, weights: str, prepared: Mapping[str, str]) -> str:
+        return program.add("weighted_sum", weights, prepared["values"])
 
 
 def require_equal_widths(name: str, query_width: int, memory_width: int) -> None:

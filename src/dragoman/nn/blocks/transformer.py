@@ -15,6 +15,7 @@ from dragoman.config import ConfigError, Section
 from dragoman.nn.blocks.layers import Dropout, Linear
 from dragoman.nn.blocks.positions import PositionKind
 from dragoman.nn.init import draw_xavier
+from dragoman.nn.lowering import Lowering
 
 
 class BlockConfig(Section):
@@ -50,6 +51,12 @@ class Sublayer(nn.Module):
             return self.dropout.add(x, function(self.norm(x)))
         return self.norm(self.dropout.add(x, function(x)))
 
+    def lower(self, program: Lowering, x: str, function: Callable[[str], str]) -> str:
+        """Add the operations; ``function`` adds those within the residual connection."""
+        if self.is_pre:
+            return program.add("add", x, function(program.layer_norm(self.norm, x)))
+        return program.layer_norm(self.norm, program.add("add", x, function(x)))
+
 
 class FeedForward(nn.Module):
     """The feed-forward sublayer, max(0, x W1 + b1) W2 + b2 (eq. 2)."""
@@ -64,6 +71,10 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Transform each position of x (B, T, D)."""
         return self.outer(self.dropout.relu(self.inner(x)))
+
+    def lower(self, program: Lowering, x: str) -> str:
+        """Add the operations for x (n, D)."""
+        return program.linear(self.outer, program.linear(self.inner, x, "relu"))
 
 
 def check_heads(config: BlockConfig, side: str) -> None:

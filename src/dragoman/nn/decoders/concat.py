@@ -15,7 +15,8 @@ from torch import Tensor
 
 from dragoman.config import ConfigError, Section
 from dragoman.nn.blocks.layers import Embedding
-from dragoman.nn.contracts import Decoder, ReadingDecoder
+from dragoman.nn.contracts import Decoder, LoweredStep, ReadingDecoder
+from dragoman.nn.lowering import LoweredMemory, Lowering
 from dragoman.parts import kind_of, kinds, parse, part
 from dragoman.types import Memory, Padded, Reading, State, Step
 
@@ -103,3 +104,6 @@ class Concat(Decoder):
     def self_attention(self, tokens: Tensor, state: State) -> Tensor | None:
         """Return where each token looks back, at the source's positions too."""
         return self.network.self_attention(tokens, State(state.sources, {}, state.carry))
+
+    def lower(self, program: Lowering, memory: LoweredMemory | None) -> LoweredStep:
+        return self.network.lower(program, None, None if memory is None else memory.states)

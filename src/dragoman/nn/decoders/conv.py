@@ -17,7 +17,8 @@ from dragoman.config import Section
 from dragoman.nn.blocks.gated_convolution import SQRT_HALF, GatedConvolution
 from dragoman.nn.blocks.layers import Dropout, Embedding
 from dragoman.nn.blocks.positions import PositionKind, Positions
-from dragoman.nn.contracts import Decoder
+from dragoman.nn.contracts import Decoder, LoweredStep
+from dragoman.nn.lowering import LoweredMemory, Lowering
 from dragoman.types import Memory, State, Step
 
 
@@ -107,6 +108,27 @@ class Conv(Decoder):
         attention = torch.stack(maps, 2) if need_attention and maps else None  # (N, T, L, S)
         return Step(features, self.project, State(state.sources, fixed, carried), attention)
 
+    def lower(self, program: Lowering, memory: LoweredMemory | None) -> LoweredStep:
+        if memory is not None:
+            program.fix(memory.states)
+            program.fix(memory.read)
+        program.begin_step()
+        embedded = program.add("embed", "token", weights=[program.parameter(self.embedding.weight)])
+        vectors = self.positions.lower(program, embedded)
+        x = program.linear(self.enter, vectors)
+        maps: list[str] = []
+        for index, layer in enumerate(self.layers):
+            wide = program.add("join", f"window.{index}", x)
+            after = program.add("slice", wide, begin=-self.past, count=self.past)
+            program.slot(f"window.{index}", self.width, self.past, "", after)
+            out = layer.lower(program, wide)  # type: ignore[operator]
+            if memory is not None:
+                context, weights = self.attentions[index].lower(program, out, vectors, memory)  # type: ignore[operator]
+                out = program.add("add", out, context, factor=SQRT_HALF)
+                maps.append(weights)
+            x = program.add("add", out, x, factor=SQRT_HALF)
+        return LoweredStep(program.linear(self.project, program.linear(self.leave, x)), tuple(maps))
+
 
 class _Attention(nn.Module):
     """The attention of one layer."""
@@ -126,3 +148,10 @@ class _Attention(nn.Module):
         weights = torch.softmax(scores.masked_fill(fixed["padding"][:, None], float("-inf")), dim=-1)
         context = torch.bmm(weights, fixed["values"]).view(rows, length, -1)
         return self.back(context), weights.view(rows, length, -1)
+
+    def lower(self, program: Lowering, x: str, vectors: str, memory: LoweredMemory) -> tuple[str, str]:
+        """Add the operations for x (1, D); return the context and the weights (1, S)."""
+        query, vector = program.linear(self.query, x), program.linear(self.vector, vectors)
+        query = program.add("add", query, vector, factor=SQRT_HALF)
+        context, weights = program.add_all("cross_attention", query, memory.states, memory.read)
+        return program.linear(self.back, context), weights

@@ -19,6 +19,7 @@ previous step is computed before it or after it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -31,7 +32,8 @@ from dragoman.nn import kernels
 from dragoman.nn.blocks.hard_attention import Selection, join_choices, select_positions
 from dragoman.nn.blocks.layers import Dropout, Embedding, LoopLinear
 from dragoman.nn.blocks.recurrent import Cell, RecurrentStack
-from dragoman.nn.contracts import Attended, Attention, ReadingDecoder
+from dragoman.nn.contracts import Attended, Attention, LoweredStep, ReadingDecoder
+from dragoman.nn.lowering import LoweredMemory, Lowering
 from dragoman.parts import kind_of, parse, part
 from dragoman.types import Choices, Memory, Padded, State, Step
 
@@ -298,3 +300,73 @@ class RNN(ReadingDecoder):
             return joined
         vector = self.output_vector(joined)
         return kernels.quick_tanh(vector) if self.squash else vector
+
+    def lower(self, program: Lowering, memory: LoweredMemory | None, read: str | None = None) -> LoweredStep:
+        first = self._lower_first_state(program, memory)
+        context, before, last = "", "", None
+        prepared: Mapping[str, str] = {}
+        if memory is not None and self.attention is not None:
+            prepared = self.attention.lower_prepare(program, memory)
+            before = program.add("zeros", memory.states) if self.attention.recurrent else ""
+        elif memory is not None and self.context == "every-step" and memory.summary is not None:
+            context = program.fix(memory.summary[-1][0])  # the top layer's last hidden state
+        if read is not None:
+            _, first = self.stack.lower(program, read, first)
+        program.begin_step()
+        names = [tuple(f"state.{index}.{part}" for part in range(len(parts))) for index, parts in enumerate(first)]
+        embedded = program.add("embed", "token", weights=[program.parameter(self.embedding.weight)])
+        weights, maps = "", []
+        if before:
+            last = "weights"
+        if self.attends_before:
+            context, weights = self._lower_attention(program, names[-1][0], prepared, last)
+        fed = ["fed"] if self.feeds_output else [context] if context else []
+        top, states = self.stack.lower(program, program.join_columns([embedded, *fed]), names)
+        if self.attends_after:
+            context, weights = self._lower_attention(program, top, prepared, last)
+        features = self._lower_features(program, top, context, embedded)
+        for slots, begins, ends in zip(names, first, states, strict=True):
+            for slot, begin, end in zip(slots, begins, ends, strict=True):
+                program.slot(slot, self.width, 1, begin, end)
+        if self.feeds_output:
+            program.slot("fed", self.feature_width, 1, "", features)
+        if before:
+            program.slot("weights", 0, 1, before, weights)
+        if weights:
+            maps.append(weights)
+        return LoweredStep(program.linear(self.project, features), tuple(maps))
+
+    def _lower_first_state(self, program: Lowering, memory: LoweredMemory | None) -> list[tuple[str, ...]]:
+        """Return the values of the first state, "" for zeros: L of P."""
+        depth, parts = self.stack.depth, self.stack.parts
+        summary = None if memory is None else memory.summary
+        if self.copies and summary is not None:
+            return list(summary)
+        if self.bridge is None or summary is None:
+            return [("",) * parts] * depth
+        flat = program.linear(self.bridge, program.join_columns([part for layer in summary for part in layer]), "tanh")
+        pieces = [
+            program.add("slice", flat, axis="columns", begin=index * self.width, count=self.width)
+            for index in range(depth * parts)
+        ]
+        return [tuple(pieces[index * parts : (index + 1) * parts]) for index in range(depth)]
+
+    def _lower_attention(
+        self, program: Lowering, query: str, prepared: Mapping[str, str], last: str | None
+    ) -> tuple[str, str]:
+        """Return the context (1, D) and the weights (A, S) of a query (1, H)."""
+        assert self.attention is not None
+        weights = self.attention.lower_weigh(program, query, prepared, last)
+        if self.hard:
+            weights = program.add("select_best", weights)
+        context = self.attention.lower_read(program, weights, prepared)
+        if self.context_gate is not None:
+            context = program.add("multiply", context, program.linear(self.context_gate, query, "sigmoid"))
+        return context, weights
+
+    def _lower_features(self, program: Lowering, top: str, context: str, embedded: str) -> str:
+        pieces = [top, *([context] if context else []), *([embedded] if self.deep_output else [])]
+        joined = program.join_columns(pieces)
+        if self.output_vector is None:
+            return joined
+        return program.linear(self.output_vector, joined, "tanh" if self.squash else "none")

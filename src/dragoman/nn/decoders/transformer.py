@@ -20,8 +20,9 @@ from dragoman.nn import kernels
 from dragoman.nn.blocks.layers import Dropout, Embedding, Linear
 from dragoman.nn.blocks.positions import Positions
 from dragoman.nn.blocks.transformer import BlockConfig, FeedForward, Sublayer, check_heads
-from dragoman.nn.contracts import ReadingDecoder
+from dragoman.nn.contracts import LoweredStep, ReadingDecoder
 from dragoman.nn.init import draw_xavier
+from dragoman.nn.lowering import LoweredMemory, Lowering
 from dragoman.types import Memory, Padded, State, Step
 
 
@@ -124,6 +125,24 @@ class Transformer(ReadingDecoder):
         attention = torch.cat(maps, 2) if maps else None  # (N, T, L * H, S)
         return Step(features, self.project, State(state.sources, fixed, carried), attention)
 
+    def lower(self, program: Lowering, memory: LoweredMemory | None, read: str | None = None) -> LoweredStep:
+        caches = [("", "")] * len(self.blocks)
+        if read is not None:
+            program.begin = read
+            x = program.linear(self.enter, program.add("affine", read, factor=self.scale))
+            x = self.positions.lower(program, x)
+            for index, block in enumerate(self.blocks):
+                x, caches[index] = block.lower_read(program, x)  # type: ignore[operator]
+        prepared = [None if memory is None else block.lower_prepare(program, memory) for block in self.blocks]  # type: ignore[operator]
+        program.begin_step()
+        x = program.add("embed", "token", weights=[program.parameter(self.embedding.weight)], scale=self.scale)
+        x = self.positions.lower(program, program.linear(self.enter, x))
+        maps: list[str] = []
+        for index, block in enumerate(self.blocks):
+            x = block.lower(program, x, f"cache.{index}", caches[index], prepared[index], maps)  # type: ignore[operator]
+        features = program.linear(self.leave, program.layer_norm(self.last_norm, x))
+        return LoweredStep(program.linear(self.project, features), tuple(maps))
+
     def _position_vectors(self, past: int, gaps: Tensor | None, x: Tensor) -> Tensor:
         """Return position vectors for x: (T, D), or (N, T, D) if rows have read unequal numbers of tokens."""
         if gaps is None:
@@ -206,3 +225,63 @@ class _Block(nn.Module):
         if self.has_memory:
             x = self.around_memory(x, attend_to_memory)
         return self.around_feed_forward(x, self.feed_forward), cache
+
+    def lower_prepare(self, program: Lowering, memory: LoweredMemory) -> tuple[str, str]:
+        """Add the operations of ``prepare`` and return the names of keys and values."""
+        keys, values = program.linear(self.keys, memory.states), program.linear(self.values, memory.read)
+        return program.fix(keys), program.fix(values)
+
+    def lower_read(self, program: Lowering, x: str) -> tuple[str, tuple[str, str]]:
+        """Add the operations over a whole sequence x (S, D); return its vectors, keys and values."""
+        width = self.join.in_features
+        cache: list[str] = []
+
+        def attend_to_past(y: str) -> str:
+            projected = program.linear(self.project, y)
+            cache.extend(
+                program.add("slice", projected, axis="columns", begin=part * width, count=width) for part in (1, 2)
+            )
+            context = program.add("self_attention", projected, heads=self.heads, causal=1)
+            return program.linear(self.join, context)
+
+        x = self.around_self.lower(program, x, attend_to_past)
+        x = self.around_feed_forward.lower(program, x, lambda y: self.feed_forward.lower(program, y))
+        return x, (cache[0], cache[1])
+
+    def lower(
+        self,
+        program: Lowering,
+        x: str,
+        name: str,
+        begin: tuple[str, str],
+        memory: tuple[str, str] | None,
+        maps: list[str],
+    ) -> str:
+        """Add the operations of one token x (1, D).
+
+        ``name`` is that of the cache, ``begin`` its keys and values before the first token, and
+        ``maps`` collects the weights of attention to the memory.
+        """
+        width = self.join.in_features
+
+        def attend_to_past(y: str) -> str:
+            slots = (f"{name}.keys", f"{name}.values")
+            context, *added = program.add_all(
+                "cached_attention", program.linear(self.project, y), *slots, heads=self.heads
+            )
+            for slot, before, new in zip(slots, begin, added, strict=True):
+                program.slot(slot, width, 0, before, new, grows=True)
+            return program.linear(self.join, context)
+
+        def attend_to_memory(y: str) -> str:
+            assert memory is not None
+            scale = (width // self.heads) ** -0.5
+            query = program.linear(self.query, y)
+            context, weights = program.add_all("cross_attention", query, *memory, heads=self.heads, scale=scale)
+            maps.append(weights)
+            return program.linear(self.join_memory, context)
+
+        x = self.around_self.lower(program, x, attend_to_past)
+        if self.has_memory:
+            x = self.around_memory.lower(program, x, attend_to_memory)
+        return self.around_feed_forward.lower(program, x, lambda y: self.feed_forward.lower(program, y))

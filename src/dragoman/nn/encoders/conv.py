@@ -14,6 +14,7 @@ from dragoman.nn.blocks.gated_convolution import SQRT_HALF, GatedConvolution, No
 from dragoman.nn.blocks.layers import Dropout
 from dragoman.nn.blocks.positions import PositionKind, Positions
 from dragoman.nn.contracts import Encoder
+from dragoman.nn.lowering import LoweredMemory, Lowering
 from dragoman.types import Memory, Padded
 
 
@@ -63,3 +64,11 @@ class Conv(Encoder):
             x = norm((layer(wide) + x) * SQRT_HALF, source.mask) * real  # padding stays zero
         mean = x.sum(1) / real.sum(1)
         return Memory(x, source.mask, values=(x + first) * SQRT_HALF, summary=mean[:, None, None])
+
+    def lower(self, program: Lowering, x: str) -> LoweredMemory:
+        x = first = program.linear(self.enter, self.positions.lower(program, x))
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            convolved = layer.lower(program, x, self.reach)  # type: ignore[operator]
+            x = norm.lower(program, program.add("add", convolved, x, factor=SQRT_HALF))  # type: ignore[operator]
+        values = program.add("add", x, first, factor=SQRT_HALF)
+        return LoweredMemory(x, self.width, values, summary=((program.add("mean", x),),))

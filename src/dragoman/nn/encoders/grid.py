@@ -19,6 +19,7 @@ from dragoman.nn.blocks.layers import Dropout
 from dragoman.nn.blocks.positions import sinusoids
 from dragoman.nn.blocks.resnet import CompactNetwork, GroupPictureNorm, PictureNorm, ResNet
 from dragoman.nn.contracts import Encoder
+from dragoman.nn.lowering import LoweredMemory, Lowering
 from dragoman.nn.padding import compact
 from dragoman.types import Memory, Padded
 
@@ -104,6 +105,12 @@ class Grid(Encoder):
         states = states * mask[..., None]
         mean = states.sum(1) / mask.sum(1, keepdim=True)
         return Memory(states, mask, summary=mean[:, None, None])
+
+    def lower(self, program: Lowering, x: str) -> LoweredMemory:
+        regions = program.linear(self.leave, self.network.lower(program, x))
+        weights = [] if self.places is None else [program.parameter(self.places)]
+        states = program.add("grid", regions, weights=weights, vectors=self.positions)
+        return LoweredMemory(states, self.width, summary=((program.add("mean", states),),))
 
     def _positions(self, rows: int, columns: int, like: Tensor) -> Tensor:
         """Return vectors (rows, columns, D): half of each tells the row, half the column."""

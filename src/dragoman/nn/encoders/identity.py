@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dragoman.config import Section
 from dragoman.nn.contracts import Encoder
+from dragoman.nn.lowering import LoweredMemory, Lowering
 from dragoman.types import Memory, Padded
 
 
@@ -26,3 +27,6 @@ class Identity(Encoder):
     def forward(self, source: Padded) -> Memory:
         """Return the vectors of ``source`` as states."""
         return Memory(source.data, source.mask)
+
+    def lower(self, program: Lowering, x: str) -> LoweredMemory:
+        return LoweredMemory(x, self.width)

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from dragoman.config import Section
 from dragoman.nn.blocks.layers import Dropout
-from dragoman.nn.blocks.recurrent import Cell, make_layer, run_layer, state_parts
+from dragoman.nn.blocks.recurrent import Cell, lower_layer, make_layer, run_layer, state_parts
 from dragoman.nn.contracts import Encoder
+from dragoman.nn.lowering import LoweredMemory, Lowering
 from dragoman.types import Memory, Padded
 
 
@@ -68,6 +69,15 @@ class Pyramid(Encoder):
             x, last = run_layer(layer, x, None, lengths)  # type: ignore[arg-type]
             summaries.append(last.transpose(1, 2).flatten(2))  # (B, P, 2 * H)
         return Memory(x, mask, summary=torch.stack(summaries, 1))
+
+    def lower(self, program: Lowering, x: str) -> LoweredMemory:
+        summary = []
+        for index, layer in enumerate(self.layers):
+            if 1 <= index <= self.halvings:
+                x = program.add("pair", x)
+            x, last = lower_layer(program, layer, x)  # type: ignore[arg-type]
+            summary.append(last)
+        return LoweredMemory(x, self.width, summary=tuple(summary))
 
 
 def pair_steps(x: Tensor) -> Tensor:

@@ -15,8 +15,9 @@ from torch import nn
 
 from dragoman.config import Section
 from dragoman.nn.blocks.layers import Dropout
-from dragoman.nn.blocks.recurrent import Cell, make_layer, run_layer, state_parts
+from dragoman.nn.blocks.recurrent import Cell, lower_layer, make_layer, run_layer, state_parts
 from dragoman.nn.contracts import Encoder
+from dragoman.nn.lowering import LoweredMemory, Lowering
 from dragoman.nn.padding import reorder_positions, reversed_order
 from dragoman.types import Memory, Padded
 
@@ -62,3 +63,10 @@ class RNN(Encoder):
         if order is not None:
             x = reorder_positions(x, order)
         return Memory(x, mask, summary=torch.stack(summaries, 1))
+
+    def lower(self, program: Lowering, x: str) -> LoweredMemory:
+        summary = []
+        for layer in self.layers:
+            x, last = lower_layer(program, layer, x, backward=self.direction == "backward")  # type: ignore[arg-type]
+            summary.append(last)
+        return LoweredMemory(x, self.width, summary=tuple(summary))

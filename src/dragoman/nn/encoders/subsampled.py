@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from dragoman.config import ConfigError, Section
 from dragoman.nn.blocks.layers import Dropout
 from dragoman.nn.contracts import Encoder
+from dragoman.nn.lowering import LoweredMemory, Lowering
 from dragoman.parts import kind_of, parse, part
 from dragoman.types import Memory, Padded
 
@@ -67,6 +68,11 @@ class Subsampled(Encoder):
         """Return the inner encoder's self-attention, over the shortened sequence."""
         return self.inner.self_attention(self._shorten(source))
 
+    def lower(self, program: Lowering, x: str) -> LoweredMemory:
+        for layer in self.layers:
+            x = layer.lower(program, x)  # type: ignore[operator]
+        return self.inner.lower(program, x)
+
     def _shorten(self, source: Padded) -> Padded:
         x, mask = source.data, source.mask
         for layer in self.layers:
@@ -87,3 +93,8 @@ class _Halving(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Convolve x (B, S, D)."""
         return nn.functional.glu(self.convolve(x.transpose(1, 2)), dim=1).transpose(1, 2)
+
+    def lower(self, program: Lowering, x: str) -> str:
+        """Add the operation for x (S, D)."""
+        reach = self.convolve.kernel_size[0] // 2
+        return program.convolution(self.convolve, x, stride=2, before=reach, after=reach, activation="glu")

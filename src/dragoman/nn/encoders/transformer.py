@@ -16,6 +16,7 @@ from dragoman.nn.blocks.positions import Positions
 from dragoman.nn.blocks.transformer import BlockConfig, FeedForward, Sublayer, check_heads
 from dragoman.nn.contracts import Encoder
 from dragoman.nn.init import draw_xavier
+from dragoman.nn.lowering import LoweredMemory, Lowering
 from dragoman.types import Memory, Padded
 
 
@@ -63,6 +64,14 @@ class Transformer(Encoder):
         mean = (states * real).sum(1) / real.sum(1)
         return Memory(states, source.mask, summary=mean[:, None, None])
 
+    def lower(self, program: Lowering, x: str) -> LoweredMemory:
+        x = program.linear(self.enter, program.add("affine", x, factor=self.scale))
+        x = self.positions.lower(program, x)
+        for block in self.blocks:
+            x = block.lower(program, x)  # type: ignore[operator]
+        states = program.layer_norm(self.last_norm, x)
+        return LoweredMemory(states, self.width, summary=((program.add("mean", states),),))
+
 
 class _Block(nn.Module):
     """Self-attention and feed-forward, each within a residual connection."""
@@ -90,3 +99,13 @@ class _Block(nn.Module):
         if collected is not None:
             collected.append(weights)
         return self.join(context)
+
+    def lower(self, program: Lowering, x: str) -> str:
+        """Add the operations for x (S, D)."""
+
+        def attend(y: str) -> str:
+            context = program.add("self_attention", program.linear(self.project, y), heads=self.heads)
+            return program.linear(self.join, context)
+
+        x = self.around_attention.lower(program, x, attend)
+        return self.around_feed_forward.lower(program, x, lambda y: self.feed_forward.lower(program, y))

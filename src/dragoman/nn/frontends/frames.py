@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from dragoman.nn.contracts import Frontend
+from dragoman.nn.lowering import Lowering
 from dragoman.process.generators import current_generator
+from dragoman.program.table import Source
 from dragoman.types import Padded
 
 
@@ -33,6 +35,9 @@ class FramesFrontend(Frontend):
         for _ in range(self.feature_masks):
             data = data.masked_fill(_stripe(widths, data.shape[2], self.feature_width)[:, None], 0.0)
         return Padded(data, source.mask)
+
+    def lower(self, program: Lowering, name: str) -> str:
+        return program.source(Source(name, "frames", self.width))
 
 
 def _stripe(lengths: Tensor, longest: int, share: float) -> Tensor:

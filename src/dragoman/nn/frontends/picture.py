@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from dragoman.nn.contracts import Frontend
+from dragoman.nn.lowering import Lowering, to_array
+from dragoman.program.table import Source
 from dragoman.types import Padded
 
 
@@ -22,3 +24,12 @@ class PictureFrontend(Frontend):
     def forward(self, source: Padded) -> Padded:
         normal = (source.data.to(self.mean.dtype) - self.mean) / self.deviation  # type: ignore[operator, arg-type]
         return Padded(normal * source.mask[..., None], source.mask)
+
+    def lower(self, program: Lowering, name: str) -> str:
+        pixels = program.source(Source(name, "picture", self.width))
+        mean, deviation = to_array(self.mean), to_array(self.deviation)  # type: ignore[arg-type]
+        weights = [
+            program.weight(f"frontends.{name}.scale", 1 / deviation),
+            program.weight(f"frontends.{name}.shift", -mean / deviation),
+        ]
+        return program.add("affine", pixels, weights=weights)

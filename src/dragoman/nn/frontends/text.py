@@ -15,6 +15,8 @@ from torch import Tensor
 from dragoman.nn.blocks.layers import Embedding
 from dragoman.nn.blocks.word_dropout import drop_words
 from dragoman.nn.contracts import Frontend
+from dragoman.nn.lowering import Lowering, to_array
+from dragoman.program.table import Source
 from dragoman.types import Padded
 
 
@@ -55,6 +57,14 @@ class TextFrontend(Frontend):
         if not self.by_sentence:
             return Padded(vectors, source.mask)
         return pool_sentences(vectors, source.data, source.mask, self.closing)  # type: ignore[arg-type]
+
+    def lower(self, program: Lowering, name: str) -> str:
+        tokens = program.source(Source(name, "tokens", len(self.embedding.weight)))
+        vectors = program.add("embed", tokens, weights=[program.parameter(self.embedding.weight)])
+        if not self.by_sentence:
+            return vectors
+        ends = program.weight(f"frontends.{name}.ends", to_array(self.closing))  # type: ignore[arg-type]
+        return program.add("pool_sentences", vectors, tokens, weights=[ends])
 
 
 def pool_sentences(vectors: Tensor, tokens: Tensor, mask: Tensor, sentence_ends: Tensor) -> Padded:

@@ -1,0 +1,153 @@
+"""The native library: batches do not matter, int8 is close, wrong files and inputs are refused."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dragoman.config import TooLong
+from dragoman.errors import UserError
+from dragoman.program.build import Builder
+from dragoman.program.file import quantize, write_program
+from dragoman.program.native import EncodedBatch, NativeProgram, available_kernels
+from dragoman.program.table import Program, Source
+
+ROOT = Path(__file__).parents[2]
+KERNELS = available_kernels()
+needs_library = pytest.mark.skipif(not KERNELS, reason="the native library is not built; `make native` builds it")
+VOCABULARY, WIDTH, HEADS = 97, 36, 3
+
+
+def make_program(longest: int = 0) -> Program:
+    """A small Transformer-like program: learned or sinusoidal positions, self-attention, a recurrent layer, caches."""
+    random = np.random.default_rng(3)
+    builder = Builder()
+
+    def weight(name: str, *shape: int) -> str:
+        return builder.weight(name, (random.normal(size=shape) * 0.3).astype(np.float32))
+
+    def linear(x: str, name: str, outputs: int, inputs: int, activation: str = "none") -> str:
+        return builder.add("linear", x, weights=(weight(name, outputs, inputs),), activation=activation)
+
+    tokens = builder.source(Source("x", "tokens", VOCABULARY))
+    table = weight("table", VOCABULARY, WIDTH)
+    places = (weight("places", longest, WIDTH),) if longest else ()
+    x = builder.add("positions", builder.add("embed", tokens, weights=(table,), scale=2.0), weights=places)
+    x = builder.add("self_attention", linear(x, "qkv", 3 * WIDTH, WIDTH), heads=HEADS)
+    gates = (weight("in", 4 * WIDTH, WIDTH), weight("own", 4 * WIDTH, WIDTH), weight("bias", 4 * WIDTH))
+    x = builder.add("recurrent", x, weights=gates, reverse=1)
+    builder.states = x
+    keys, values = builder.fix(linear(x, "keys", WIDTH, WIDTH)), builder.fix(x)
+    builder.begin_step()
+    y = builder.add("positions", builder.add("embed", "token", weights=(table,), scale=2.0))
+    y, key, value = builder.add_all("cached_attention", linear(y, "past", 3 * WIDTH, WIDTH), "k", "v", heads=HEADS)
+    builder.slot("k", WIDTH, 0, "", key, grows=True)
+    builder.slot("v", WIDTH, 0, "", value, grows=True)
+    context, weights = builder.add_all("cross_attention", y, keys, values, heads=HEADS, scale=0.3)
+    y = linear(builder.add("add", y, context), "inner", 2 * WIDTH, WIDTH, "relu")
+    logits = linear(linear(y, "outer", WIDTH, 2 * WIDTH, "tanh"), "out", VOCABULARY, WIDTH)
+    return builder.finish(VOCABULARY, logits, [weights])
+
+
+def make_inputs(count: int) -> list[dict[str, np.ndarray]]:
+    random = np.random.default_rng(5)
+    return [{"x": random.integers(0, VOCABULARY, size=random.integers(1, 40))} for _ in range(count)]
+
+
+def advance(runner: NativeProgram, encoded: EncodedBatch, steps: int) -> list[np.ndarray]:
+    """Feed each source some tokens, and return the log-probabilities after each."""
+    rows = len(encoded.lengths)
+    slots, results = encoded.slots, []
+    for t in range(steps):
+        tokens = (7 * t + np.arange(rows) * 0 + 1) % VOCABULARY
+        given = (np.arange(rows), encoded.lengths, encoded.fixed, slots, encoded.position + t, encoded.cached + t)
+        advanced = runner.step(tokens, *given)
+        slots = advanced.slots
+        results.append(advanced.log_probs)
+    return results
+
+
+@needs_library
+@pytest.mark.parametrize("kernels", KERNELS or ("none",))
+def test_the_rest_of_a_batch_is_invisible_to_the_last_bit(kernels: str) -> None:
+    runner = NativeProgram(make_program(), kernels=kernels)
+    inputs = make_inputs(64)
+    together = advance(runner, runner.encode(inputs), 6)
+    for row in (0, 1, 17, 63):
+        alone = advance(runner, runner.encode(inputs[row : row + 1]), 6)
+        for one, many in zip(alone, together, strict=True):
+            assert np.array_equal(one[0], many[row])
+
+
+@needs_library
+def test_log_probs_are_normalised_and_instruction_sets_agree() -> None:
+    inputs = make_inputs(5)
+    program = make_program()
+    results = []
+    for kernels in KERNELS:
+        runner = NativeProgram(program, kernels=kernels)
+        assert runner.kernels == kernels
+        results.append(advance(runner, runner.encode(inputs), 3))
+    for step in zip(*results, strict=True):
+        assert np.allclose(np.exp(step[0].astype(np.float64)).sum(1), 1, atol=1e-5)
+        assert all(np.allclose(step[0], other, atol=1e-4) for other in step)
+
+
+@needs_library
+def test_int8_weights_are_those_of_the_quantised_arrays() -> None:
+    program = make_program()
+    weights = {}
+    for name, array in program.weights.items():
+        whole, scales = quantize(array)
+        weights[name] = whole * scales.reshape(-1, *[1] * (array.ndim - 1)) if array.ndim > 1 else array
+        assert np.abs(weights[name] - array).max() <= np.abs(array).max() / 250
+    quantized, plain = NativeProgram(program, int8=True), NativeProgram(replace(program, weights=weights))
+    inputs = make_inputs(3)
+    for a, b in zip(*(advance(each, each.encode(inputs), 3) for each in (quantized, plain)), strict=True):
+        assert np.allclose(a, b, atol=1e-5)
+    assert len(write_program(program, int8=True)) < 0.45 * len(write_program(program))
+
+
+@needs_library
+def test_wrong_inputs_are_refused_with_a_sentence() -> None:
+    runner = NativeProgram(make_program())
+    with pytest.raises(UserError, match="a token that the model does not know"):
+        runner.encode([{"x": np.array([VOCABULARY])}])
+    with pytest.raises(UserError, match="impossible length"):
+        runner.encode([{"x": np.array([], np.int32)}])
+    with pytest.raises(TooLong, match="longer than the 8 that the model knows"):
+        NativeProgram(make_program(longest=8)).encode([{"x": np.arange(9)}])
+    with pytest.raises(UserError, match="instruction set"):
+        NativeProgram(make_program(), kernels="abacus")
+
+
+@needs_library
+def test_damaged_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = make_program()
+    good = write_program(program)
+    other_width = good.replace((3 * WIDTH).to_bytes(8, "little"), (3 * WIDTH + 1).to_bytes(8, "little"))
+    for damaged in (b"", good[:20], good[:-64], b"DRAGOMAM" + good[8:], good[:8] + b"\7" + good[9:], other_width):
+        monkeypatch.setattr("dragoman.program.native.write_program", lambda *a, damaged=damaged, **k: damaged)
+        with pytest.raises(UserError, match=r"cannot run this model: .+"):
+            NativeProgram(program)
+
+
+def test_a_program_always_gives_the_same_bytes() -> None:
+    assert write_program(make_program()) == write_program(make_program())
+    assert len(write_program(make_program())) % 64 == 0
+
+
+def test_the_header_of_operations_is_fresh() -> None:
+    render = runpy.run_path(str(ROOT / "native" / "generate.py"))["render"]
+    assert render() == (ROOT / "native" / "operations.h").read_text(encoding="utf-8")
+
+
+def test_the_numbers_of_facts_in_the_binding_are_those_of_the_header() -> None:
+    header = (ROOT / "native" / "dragoman.h").read_text(encoding="utf-8")
+    facts = re.findall(r"DRAGOMAN_\w+", re.search(r"enum dragoman_fact \{(.*?)\}", header, re.DOTALL)[1])  # type: ignore[index]
+    assert [facts.index(f"DRAGOMAN_{name}") for name in ("MAPS", "FIXED_WIDTH", "SUMMARY_WIDTH")] == [4, 7, 14]
