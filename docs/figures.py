@@ -87,6 +87,20 @@ def speed_ratio(shape: str) -> float:
     return min(by_date[max(by_date)])
 
 
+def faults(campaign: str, key: str) -> str:
+    """Return a figure of the last long form of a campaign in tests/faults."""
+    try:
+        return f"{read('tests/faults/results.json')[0][campaign][key]:,}"
+    except KeyError:
+        raise MissingResult(f"tests/faults/results.json has no {key!r} of {campaign!r}") from None
+
+
+def fuzzed() -> str:
+    """Return how many random inputs were tried, over all readers."""
+    results = read("tests/faults/results.json")[0]
+    return f"{sum(result['cases'] for name, result in results.items() if name.startswith('fuzz:')):,}"
+
+
 G2P_2020 = "experiments/g2p/results/*.json"
 G2P_2021 = "experiments/g2p/results/2021/*.json"
 SCAN = "experiments/scan/results/simple.json"
@@ -106,6 +120,16 @@ FIGURES: dict[str, Callable[[], str]] = {
     "speed-bahdanau": lambda: f"{speed_ratio('before'):.1f}",
     "speed-luong": lambda: f"{speed_ratio('after'):.1f}",
     "speed-transformer": lambda: f"{speed_ratio('transformer'):.1f}",
+    "faults-damaged": lambda: faults("damaged folders", "cases"),
+    "faults-noticed": lambda: faults("damaged folders", "noticed"),
+    "faults-calls": lambda: faults("failing system calls (crash)", "calls"),
+    "faults-kills": lambda: faults("kills", "kills"),
+    "faults-kills-in-saves": lambda: faults("kills", "inside a save"),
+    "faults-same-weights": lambda: faults("kills", "same weights"),
+    "faults-hostile": lambda: faults("hostile artefacts", "cases"),
+    "faults-hostile-seconds": lambda: faults("hostile artefacts", "longest (s)"),
+    "faults-hostile-memory": lambda: faults("hostile artefacts", "most memory (MB)"),
+    "faults-fuzz": fuzzed,
 }
 
 

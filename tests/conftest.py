@@ -8,7 +8,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -69,14 +69,16 @@ class RunsCommand(Protocol):
 
 
 @pytest.fixture(scope="session")
-def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TinyRun]:
     """A model of a few thousand parameters, trained on 200 pairs. Tests read it and never write into it."""
     from dragoman.training.run import train
 
     folder = tmp_path_factory.mktemp("tiny")
     pairs = write_pairs(folder / "pairs.tsv", make_pairs(200))
     train(pairs, out=folder / "run", settings=TINY)
-    return TinyRun(folder / "run", pairs, TINY)
+    files = sorted(folder.rglob("*"))
+    yield TinyRun(folder / "run", pairs, TINY)
+    assert sorted(folder.rglob("*")) == files, "a test wrote into the folder of tiny_run; let it use a copy"
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from dragoman.data.audit.audit import Audit
     from dragoman.evaluation.compare import Comparison
     from dragoman.evaluation.metrics import Report
+    from dragoman.evaluation.several import SeveralComparison
     from dragoman.evaluation.verbs import compare, evaluate, score
+    from dragoman.export.verbs import export_run
     from dragoman.inference.load import load
     from dragoman.inference.predictions import Output, Prediction, Scored
     from dragoman.inference.session import Session
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Audit", "Comparison", "DataCheck", "Output", "Prediction", "Report", "Scored", "Session", "System", "UserError",
-    "__version__", "check", "compare", "evaluate", "load", "score", "train",
+    "Audit", "Comparison", "DataCheck", "Output", "Prediction", "Report", "Scored", "Session", "SeveralComparison",
+    "System", "UserError", "__version__", "check", "compare", "evaluate", "export_run", "load", "score", "train",
 ]  # fmt: skip
 
 _HOMES = {
@@ -39,10 +41,12 @@ _HOMES = {
     "Report": "dragoman.evaluation.metrics",
     "Scored": "dragoman.inference.predictions",
     "Session": "dragoman.inference.session",
+    "SeveralComparison": "dragoman.evaluation.several",
     "System": "dragoman.inference.system",
     "check": "dragoman.recipe.check",
     "compare": "dragoman.evaluation.verbs",
     "evaluate": "dragoman.evaluation.verbs",
+    "export_run": "dragoman.export.verbs",
     "load": "dragoman.inference.load",
     "score": "dragoman.evaluation.verbs",
     "train": "dragoman.training.verbs",

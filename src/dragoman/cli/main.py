@@ -15,6 +15,7 @@ import typer
 from dragoman.cli.check import check
 from dragoman.cli.compare import compare
 from dragoman.cli.evaluate import evaluate, score
+from dragoman.cli.export import export
 from dragoman.cli.inspect import inspect, report
 from dragoman.cli.parts import parts
 from dragoman.cli.predict import predict
@@ -32,6 +33,7 @@ VERBS = (
     inspect,
     compare,
     report,
+    export,
     studio,
     parts,
 )  # in the order of the help

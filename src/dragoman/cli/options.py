@@ -63,6 +63,10 @@ LanguageModelWeight = Annotated[
     typer.Option("--lm-weight", help="Weight w of --lm: the ranking is by log p + w * log p_lm.", show_default="0.3"),
 ]
 Device = Annotated[str, typer.Option(help="Device to compute on: auto, cpu, cuda, …")]
+Engine = Annotated[
+    str,
+    typer.Option(help="What computes: torch, onnx (an export of the run: dragoman export), or numpy (slow, plain)."),
+]
 
 
 def data_settings(source: list[str] | None, target: str | None, root: str | None) -> dict[str, Any]:
@@ -84,12 +88,17 @@ def parse_column(text: str) -> str | int:
 
 
 def load_system(
-    run: Path, device: str, ensemble: list[Path] | None, lm: Path | None = None, lm_weight: float | None = None
+    run: Path,
+    device: str,
+    ensemble: list[Path] | None,
+    lm: Path | None = None,
+    lm_weight: float | None = None,
+    engine: str = "torch",
 ) -> System:
     """Load a run, or an ensemble of runs, with or without a language model."""
     from dragoman.inference.load import load_combined
 
-    return load_combined(run, device, ensemble or (), lm, lm_weight)
+    return load_combined(run, device, ensemble or (), lm, lm_weight, engine)
 
 
 def describe_search(config: SearchConfig) -> str:

@@ -18,6 +18,7 @@ from dragoman.cli.options import (
     BatchSize,
     Beam,
     Device,
+    Engine,
     Ensemble,
     Json,
     LanguageModel,
@@ -111,6 +112,7 @@ def predict(
         typer.Option("--maps", help="With --json: add the attention and self-attention of every layer and head."),
     ] = False,
     device: Device = "auto",
+    engine: Engine = "torch",
     out: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the file of --out: inputs whose lines are there are skipped.")
@@ -140,7 +142,7 @@ def predict(
     if maps and not as_json:
         raise UserError("--maps: attention maps are only printed as JSON; add --json")
     part = Shard.parse(shard)
-    system = load_system(run, device, ensemble, lm, lm_weight)
+    system = load_system(run, device, ensemble, lm, lm_weight, engine)
     search: dict[str, Any] = {
         "beam": beam, "n_best": n_best, "normalize": normalize, "alpha": alpha, "stop": stop, "ctc": ctc,
         "max_length": max_length, "min_length": min_length, "no_repeat_ngram": no_repeat_ngram,

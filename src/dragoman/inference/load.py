@@ -18,11 +18,18 @@ DEFAULT_LM_WEIGHT = 0.3
 
 
 def load(
-    folder: Paths, device: str = "auto", *, lm: PathLike | None = None, lm_weight: float = DEFAULT_LM_WEIGHT
+    folder: Paths,
+    device: str = "auto",
+    *,
+    lm: PathLike | None = None,
+    lm_weight: float = DEFAULT_LM_WEIGHT,
+    engine: str = "torch",
 ) -> System:
     """Load a trained system from its folder; from several folders, an ensemble.
 
-    With ``lm``, the run of a language model, outputs are ranked by log p(y | x) + ``lm_weight`` * log p_lm(y).
+    ``engine`` computes the answers: "torch", "onnx" (an export, see ``dragoman.export_run``), or "numpy", which is
+    slow and easy to read. With ``lm``, the run of a language model, outputs are ranked by
+    log p(y | x) + ``lm_weight`` * log p_lm(y).
 
     >>> dragoman.load("runs/pairs")
     System(auto, ... parameters, runs/pairs)
@@ -35,7 +42,7 @@ def load(
     wrong = next((each for each in folders if not isinstance(each, (str, os.PathLike))), None)
     if wrong is not None:
         raise UserError(f"load takes the folder of a run, or a list of folders; got {type(wrong).__name__}")
-    members = [System.load(path, device) for path in folders]
+    members = [System.load(path, device, engine) for path in folders]
     for path in [*folders, *([] if lm is None else [lm])]:
         if sentence := describe_unfinished(Path(path)):
             warnings.warn(sentence, UnfinishedRun, stacklevel=2)
@@ -49,9 +56,10 @@ def load_combined(
     ensemble: Sequence[PathLike] = (),
     lm: PathLike | None = None,
     lm_weight: float | None = None,
+    engine: str = "torch",
 ) -> System:
     """Load a run as the options of the command line say: with other runs, and with a language model."""
     if lm is None and lm_weight is not None:
         raise UserError("--lm-weight is the weight of a language model; give one with --lm RUN")
     weight = {} if lm_weight is None else {"lm_weight": lm_weight}
-    return load([run, *ensemble], device, lm=lm, **weight)
+    return load([run, *ensemble], device, lm=lm, engine=engine, **weight)

@@ -152,10 +152,12 @@ class Prediction:
     def to_row(self) -> dict[str, Any]:
         """Return the input and its best output as cells of a table."""
         best = self.outputs[0]
-        cells: dict[str, Any] = {**_source_cells(self.source), "output": best.text, "score": best.score}
-        cells |= {"log_prob": best.log_prob, "tokens": len(best.tokens), "finished": best.finished}
+        cells: dict[str, Any] = {"output": best.text, "score": best.score, "log_prob": best.log_prob}
+        cells |= {"tokens": len(best.tokens), "finished": best.finished}
         cells |= {f"p({label})": share for label, share in sorted((self.probabilities or {}).items())}
-        return cells if self.error is None else {**cells, "error": self.error}
+        if self.error is not None:  # there is no output, so nothing is known of it
+            cells = {**dict.fromkeys(cells), "tokens": 0, "error": self.error}
+        return {**_source_cells(self.source), **cells}
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -22,6 +22,9 @@ from dragoman.files import write_tensors
 from dragoman.inference.attention_view import view_attention
 from dragoman.inference.build import build_from_file
 from dragoman.inference.engine.contract import Engine
+from dragoman.inference.engine.onnx import open_export
+from dragoman.inference.engine.programs import ProgramEngine, ReferenceRunner, Runner
+from dragoman.inference.engine.single import Inputs
 from dragoman.inference.engine.torch import TorchEngine
 from dragoman.inference.predictions import Prediction, Scored
 from dragoman.inference.requests import (
@@ -42,6 +45,7 @@ from dragoman.runs.weights import KIND, WEIGHTS, named_weights, weights_metadata
 from dragoman.search.options import SearchConfig
 from dragoman.tables import Rows, html_table, shorten
 
+ENGINES = ("torch", "onnx", "numpy")  # onnx: an export of the run; numpy: the plain interpreter of programs, slow
 STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "prefix", "first", "step", "keep_arrays", "probabilities",
                   "cancelled")  # fmt: skip
 
@@ -76,8 +80,12 @@ class System:
         """Return what computes the answers."""
         if self.combined is not None:
             return self.combined
-        chunk = self.recipe.training.chunk
-        return TorchEngine(self.model, self.modalities, self.lengths, chunk, self.name, self.caches)
+        return TorchEngine(self.model, self.inputs)
+
+    @property
+    def inputs(self) -> Inputs:
+        """Return what an engine has to know about the inputs of this run."""
+        return Inputs(self.modalities, self.lengths, self.recipe.training.chunk, self.name, self.caches)
 
     @property
     def name(self) -> str:
@@ -252,14 +260,20 @@ class System:
         return replace(self, folder=folder, caches={})
 
     @classmethod
-    def load(cls, folder: Path | str, device: str = "auto") -> System:
-        """Load a run from its folder alone. Nothing in it is executed."""
+    def load(cls, folder: Path | str, device: str = "auto", engine: str = "torch") -> System:
+        """Load a run from its folder alone. Nothing in it is executed. ``engine``: what computes its answers."""
+        if engine not in ENGINES:
+            raise UserError(f"engine = {engine!r}: there is no such engine; choose from: {', '.join(ENGINES)}")
         folder = Path(folder)
         setup = Setup.read(folder)
         model = build_from_file(setup, folder / WEIGHTS)
         model.to(pick_device(device)).eval()
         given = setup.recipe, setup.modalities, setup.target, model, setup.lengths
-        return cls(*given, folder, setup.run, classes=setup.classes, columns=setup.columns)
+        system = cls(*given, folder, setup.run, classes=setup.classes, columns=setup.columns)
+        if engine == "torch":
+            return system
+        runner: Runner = ReferenceRunner(model.lower()) if engine == "numpy" else open_export(folder)
+        return replace(system, combined=ProgramEngine(system.inputs, runner, engine))
 
 
 def _split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -9,10 +9,11 @@ one (Graves 2008, section 7.3).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dragoman.search.combined import Combined, join, split
 from dragoman.search.rows import SearchDecoder
@@ -28,11 +29,11 @@ class CTCPrefix:
     states do.
     """
 
-    def __init__(self, readout: nn.Linear, *, blank: int, bos: int, eos: int) -> None:
+    def __init__(self, readout: Callable[[Tensor], Tensor], *, blank: int, bos: int, eos: int) -> None:
         self.readout, self.blank, self.bos, self.eos = readout, blank, bos, eos
 
     def start(self, memory: Memory, sources: int) -> State:
-        logits = self.readout(memory.states.to(self.readout.weight.dtype)).double()  # sums over very many paths
+        logits = self.readout(memory.states).double()  # sums over very many paths
         logits[..., self.eos] = -torch.inf
         labels = logits.softmax(-1)  # (B, S, V)
         blank_only = torch.zeros_like(labels[:1, :1])

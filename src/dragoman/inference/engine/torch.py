@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.data.corpus.files import Cache, PendingFile
-from dragoman.data.modality import Modality
 from dragoman.data.vocabulary import BLANK, BOS, EOS
-from dragoman.inference.engine.contract import Arrays, Engine, Features, SelfAttention, missing_ctc
+from dragoman.inference.engine.contract import Arrays, SelfAttention, missing_ctc
+from dragoman.inference.engine.single import Inputs, SingleEngine
 from dragoman.nn.model import Model
-from dragoman.runs.lengths import LengthLimits
 from dragoman.search.ctc_prefix import CTCPrefix
 from dragoman.search.rows import SearchDecoder
 from dragoman.types import Padded
 
 
-class TorchEngine(Engine):
-    """One model and the modalities of its sources. The model must be in evaluation mode whenever it is asked."""
+class TorchEngine(SingleEngine):
+    """One model and the inputs of its run. The model must be in evaluation mode whenever it is asked."""
 
-    def __init__(
-        self,
-        model: Model,
-        modalities: Mapping[str, Modality],
-        lengths: LengthLimits,
-        chunk: int,
-        name: str,
-        caches: Mapping[str, Cache],
-    ) -> None:
-        self._model, self._modalities, self._lengths, self._name = model, modalities, lengths, name
-        self._caches = caches
+    def __init__(self, model: Model, inputs: Inputs) -> None:
+        super().__init__(inputs)
+        self._model = model
         self.has_attention = bool(model.decoder.maps)
-        self.chunk = None if model.decoder.has_bounded_state else chunk
+        self.chunk = None if model.decoder.has_bounded_state else inputs.chunk
 
     @property
     def device(self) -> torch.device:
@@ -47,20 +37,10 @@ class TorchEngine(Engine):
 
     def ctc_decoder(self) -> SearchDecoder:
         if self._model.ctc is None:
-            raise missing_ctc(self._name)
-        return CTCPrefix(self._model.ctc, blank=BLANK, bos=BOS, eos=EOS)
-
-    def prepare(self, texts: Mapping[str, str]) -> Features:
-        features: dict[str, np.ndarray | PendingFile] = {}
-        for name, modality in self._modalities.items():
-            if modality.is_file:
-                features[name] = PendingFile(modality, texts[name], self._caches.get(name))
-            else:
-                features[name] = modality.array(texts[name])
-        return features
-
-    def length_limit(self, features: Features) -> int:
-        return self._lengths.limit(max((len(feature) for feature in features.values()), default=0))
+            raise missing_ctc(self.inputs.name)
+        readout = self._model.ctc
+        dtype = readout.weight.dtype
+        return CTCPrefix(lambda states: readout(states.to(dtype)), blank=BLANK, bos=BOS, eos=EOS)
 
     def encode(self, rows: Sequence[Arrays]) -> Any:
         return self._model.encode(self._pad(rows))
@@ -85,13 +65,10 @@ class TorchEngine(Engine):
                 maps.append(_only_row(self._model.decoder.self_attention(read, state)))
             return SelfAttention(_only_row(self._model.self_attention(padded)), tuple(maps))
 
-    def describe_members(self) -> str | None:
-        return None
-
     def _pad(self, rows: Sequence[Arrays]) -> dict[str, Padded]:
         return {
             name: Padded.from_numpy(*modality.collate([row[name] for row in rows])).to(self.device)
-            for name, modality in self._modalities.items()
+            for name, modality in self.inputs.modalities.items()
         }
 
 

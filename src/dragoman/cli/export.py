@@ -1,0 +1,56 @@
+"""The verb ``export``: a run as files that other programs can run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dragoman.cli.options import Run
+from dragoman.errors import UserError
+
+
+def export(
+    run: Run,
+    to: Annotated[str, typer.Option("--to", help="Format: onnx.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder to write.", show_default="a folder of the format's name in the run's"),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--inputs",
+            help="File with inputs to compare export and run on, read as the training data was.",
+            show_default="the run's dev rows",
+        ),
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="The most inputs to compare on.")] = 200,
+    int8: Annotated[bool, typer.Option("--int8", help="Store weights with 8 bits: smaller, nearly the same.")] = False,
+) -> None:
+    """Write a run as files that run without torch, and check that they answer as the run does.
+
+    If an answer differs, nothing is written and the exit code is 2. Otherwise the figures of the comparison are
+    printed, and written beside the export.
+    """
+    from dragoman.export import verbs
+    from dragoman.inference.load import load
+    from dragoman.studio.run_data import read_examples_to_try
+
+    system = load(run, device="cpu")
+    given: list[Any]
+    if inputs:
+        given = verbs.read_inputs(system, inputs, rows)
+    elif system.is_language_model:
+        given = [""]
+    else:
+        given = [verbs.as_input(example) for example in read_examples_to_try(system, run, rows)]
+        if not given:
+            raise UserError(
+                f"{run}: its dev rows are no longer where they were, so the export cannot be checked; name a file of "
+                "inputs like those it was trained on (--inputs)"
+            )
+    folder = out or run / to
+    parity = verbs.export_run(system, to, folder, inputs=given, rows=rows, int8=int8)
+    typer.echo(f"{folder}: {parity.to_text()}")

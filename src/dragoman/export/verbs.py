@@ -1,0 +1,55 @@
+"""``dragoman.export_run``: a run in, files that other programs run out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dragoman.data.examples import Example
+from dragoman.data.splits import PathLike
+from dragoman.errors import UserError
+from dragoman.evaluation.reading import read_examples
+from dragoman.export.onnx import export_onnx
+from dragoman.export.parity import Parity
+from dragoman.inference.load import load
+from dragoman.inference.system import System
+
+FORMATS = {"onnx": export_onnx}
+
+
+def export_run(
+    run: PathLike | System,
+    to: str,
+    out: PathLike | None = None,
+    *,
+    inputs: Sequence[Any],
+    rows: int = 200,
+    int8: bool = False,
+) -> Parity:
+    """Export a run, compare it with the run on real inputs, and return the figures.
+
+    ``out`` is the folder to write, by default one of the format's name in the run's folder. ``inputs``
+    are what both are asked, at most ``rows`` of them: inputs like those that the run was trained on.
+    Nothing is written if the export does not say the same.
+    """
+    if to not in FORMATS:
+        raise UserError(f"--to {to}: there is no such format; choose from: {', '.join(FORMATS)}")
+    system = run if isinstance(run, System) else load(run, device="cpu")
+    if system.engine.describe_members() is not None:
+        raise UserError("what is put together from several runs cannot be exported; export each run")
+    folder = Path(out) if out is not None else None if system.folder is None else system.folder / to
+    if folder is None:
+        raise UserError("this system has no folder; say where to write the export (out)")
+    return FORMATS[to](system, folder, list(inputs)[:rows], int8=int8)
+
+
+def read_inputs(system: System, files: Sequence[str], rows: int) -> list[Any]:
+    """Return the sources of up to ``rows`` rows of a file that is read as the run's data was."""
+    return [as_input(example) for example in read_examples(system, list(files)).examples[:rows]]
+
+
+def as_input(example: Example) -> Any:
+    """Return the source of an example, or its sources by name, as inputs are given."""
+    sources = dict(example.sources)
+    return next(iter(sources.values())) if len(sources) == 1 else sources
