@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.data.audit.text_statistics import TextCounts, TextStatistics
+from dragoman.data.corpus import blocks
+from dragoman.data.corpus.batching import Encoded
 from dragoman.data.corpus.mapped import collecting, rows, tokens
 from dragoman.data.corpus.mapped.digests import seen_before
 from dragoman.data.corpus.mapped.folder import MANIFEST, Workspace
@@ -24,6 +26,8 @@ from dragoman.data.splits import find_overlap, read_data
 from dragoman.errors import UserError
 from dragoman.files import read_json
 from dragoman.inference.system import System
+from dragoman.training.corpus import training_corpus
+from dragoman.training.plan import plan
 from dragoman.training.run import train
 
 TINY: dict[str, Any] = {
@@ -114,6 +118,27 @@ def test_training_on_disk_gives_the_weights_of_training_in_memory(tmp_path: Path
         np.testing.assert_array_equal(disk[name], tensor, err_msg=name)
     assert not any(path.suffix in (".ids", ".bin") for path in (tmp_path / "disk").rglob("*"))
     assert System.load(tmp_path / "disk", "cpu").recipe.data.store == "disk"
+
+
+def test_a_row_on_disk_takes_few_bytes_of_memory(tmp_path: Path) -> None:
+    """Of each row: its number, where its tokens end and how many they are. Nothing is held twice."""
+    planned = plan(write_pairs(tmp_path / "pairs.tsv"), settings={**TINY, "data.store": "disk"}, workspace=Workspace())
+    source, target = planned.rows.sources["source"], planned.rows.targets
+    assert isinstance(planned.rows.examples, MappedRows)
+    assert isinstance(source, tokens.TokenRows) and isinstance(target, tokens.TokenRows)
+    corpus = training_corpus(planned.system, planned.rows)
+    assert isinstance(corpus, Encoded)
+    assert corpus.source_lengths is source.lengths and corpus.target_lengths is target.lengths
+    assert planned.rows.examples.chosen is source.chosen is target.chosen
+    arrays = [source.chosen, source.ends, source.lengths, target.ends, target.lengths, planned.rows.target_lengths]
+    assert [array.itemsize for array in arrays if array is not None] == [4] * 6
+
+
+def test_values_are_gathered_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, chosen = np.arange(50, dtype=np.int32) * 3, np.array([7, 7, 0, 49, 3], dtype=np.uint32)
+    monkeypatch.setattr(blocks.blocks, "__defaults__", (2,))
+    np.testing.assert_array_equal(blocks.gather(values, chosen), values[chosen])
+    assert blocks.gather(values, chosen[:0]).dtype == np.int32
 
 
 def test_a_prepared_corpus_is_used_again_until_its_files_change(

@@ -205,8 +205,9 @@ def _split_on_disk(rows: MappedRows, dev: float, test: float, limit: int) -> Sid
         return [np.flatnonzero(side).tolist() for side in (is_dev, is_test)]
 
     held_out = rows.folder.remember("held out", [rows.identity, dev, test, limit], find_held_out)
-    train = np.delete(np.arange(len(rows)), held_out[0] + held_out[1])
-    return rows.select(train), [rows[row] for row in held_out[0]], [rows[row] for row in held_out[1]]
+    is_train = np.ones(len(rows), dtype=bool)
+    is_train[held_out[0] + held_out[1]] = False
+    return rows.select(np.flatnonzero(is_train)), [rows[row] for row in held_out[0]], [rows[row] for row in held_out[1]]
 
 
 def _refuse_few(sources: int, file: str, unit: str) -> None:

@@ -27,7 +27,11 @@ class LengthLimits(Section):
         if int(np.max(source, initial=0)) == 0:  # a language model: so many tokens after the prompt
             return cls(ratio=0.0, extra=2 * longest, most=2 * longest)
         ratios = np.asarray(target) / np.maximum(np.asarray(source), 1)
-        return cls(ratio=round(1.25 * float(np.quantile(ratios, 0.999)), 3), extra=10, most=2 * longest + 10)
+        return cls(
+            ratio=round(1.25 * float(np.quantile(ratios, 0.999, overwrite_input=True)), 3),
+            extra=10,
+            most=2 * longest + 10,
+        )
 
     def limit(self, source: int) -> int:
         """Return the most tokens that the output of a source of this length may have."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,7 +49,7 @@ class EncodedExamples:
     def longest_sources(self) -> np.ndarray:
         """Return the length of the longest source of each example; 0 where there is no source."""
         columns = list(self.lengths.values())
-        return np.max(columns, axis=0) if columns else np.zeros(len(self.targets), dtype=np.int32)
+        return reduce(np.maximum, columns) if columns else np.zeros(len(self.targets), dtype=np.int32)
 
     def select(self, rows: np.ndarray) -> EncodedExamples:
         """Return the examples of these row numbers, which must be ascending."""
@@ -133,7 +134,7 @@ def row_corpus(system: System, rows: EncodedExamples, folder: Path | None = None
     augment = None
     if system.target.varies:
         augment = segmentation_sampler(system.target, [example.target for example in rows.examples], EOS)
-    lengths = rows.target_lengths + 1
+    lengths = rows.targets.lengths if isinstance(rows.targets, TokenRows) else rows.target_lengths + 1
     targets = ArrayColumn(rows.targets, pad_tokens, augment, limit, TARGET_STREAM, lengths=lengths)
     return Encoded(sources, targets, bos=BOS)
 

@@ -11,12 +11,17 @@ target. Then rows are sorted by the target, since a decoder may step through it 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from types import MappingProxyType
 
 import numpy as np
 
+from dragoman.data.corpus.blocks import gather
 from dragoman.data.corpus.columns import Column, EpochSeed, FileColumn
+from dragoman.process.allocator import release_pages
 from dragoman.types import Batch, PaddedArrays
+
+MANY = 500_000  # rows whose sorting takes memory that is worth giving back
 
 
 def make_batches(
@@ -33,12 +38,19 @@ def make_batches(
     among_equals = np.empty(len(target), dtype=np.int32)  # rows in random order: the inverse of the permutation
     among_equals[generator.permutation(len(target))] = np.arange(len(target), dtype=np.int32)
     longest = np.maximum(source, target)
-    orders = (
-        _sort_by((_zigzag(source - target, longest), longest), among_equals),
-        _sort_by((_zigzag(source, target), target), among_equals),
-    )
-    candidates = [_divide(order, longest, int(budget)) for order in orders]
-    batches = min(candidates, key=lambda batches: _padding_factor(source, batches) + _padding_factor(target, batches))
+
+    def divide(values: np.ndarray, within: np.ndarray) -> tuple[float, list[np.ndarray]]:
+        order = _sort_by((_zigzag(values, within), within), among_equals)
+        batches = _divide(order, longest, int(budget))
+        return _padding_factor(source, batches) + _padding_factor(target, batches), batches
+
+    # one after the other, because the keys and the orders of many rows are large
+    padding, batches = divide(source - target, longest)
+    other_padding, others = divide(source, target)
+    if other_padding < padding:
+        batches = others
+    if len(target) > MANY:
+        release_pages()  # training computes in threads, which would not use it
     return [batches[i] for i in generator.permutation(len(batches))]
 
 
@@ -65,12 +77,14 @@ def _zigzag(values: np.ndarray, within: np.ndarray) -> np.ndarray:
 
     So each group ends as the next begins.
     """
-    return np.where(within % 2, -values, values)
+    keys = 1 - 2 * (within & 1)
+    keys *= values
+    return keys
 
 
 def _divide(order: np.ndarray, longest: np.ndarray, budget: int) -> list[np.ndarray]:
     """Divide rows, in this order, into batches within the budget. ``longest``: the longest side of each row."""
-    sides = longest[order]
+    sides = gather(longest, order)
     batches, begin, rows = [], 0, len(order)
     while begin < rows:
         # No more rows than this fit, because none of them makes the batch narrower than its first row does.
@@ -107,7 +121,7 @@ def padding_share(lengths: Sequence[int] | np.ndarray, batches: Sequence[np.ndar
     counts = np.array([len(batch) for batch in batches if len(batch)], dtype=np.int64)
     if not len(counts):
         return 1.0
-    sizes = np.asarray(lengths)[np.concatenate(batches)]
+    sizes = gather(np.asarray(lengths), np.concatenate(batches))
     widest = np.maximum.reduceat(sizes, np.cumsum(counts) - counts)
     padded = int(np.dot(widest.astype(np.int64), counts))
     return 1.0 - float(int(sizes.sum(dtype=np.int64))) / max(padded, 1)
@@ -158,10 +172,9 @@ class Encoded:
         return self._longest(sources), _as_integers(self.targets.epoch_lengths(epoch_seed))
 
     def _longest(self, lengths: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
-        longest = np.zeros(len(self), dtype=np.int32)
-        for column in lengths:
-            longest = np.maximum(longest, _as_integers(column))
-        return longest
+        if not lengths:
+            return np.zeros(len(self), dtype=np.int32)
+        return reduce(np.maximum, [_as_integers(column) for column in lengths])
 
     def batch(
         self,

@@ -38,7 +38,7 @@ from dragoman.data.audit.records import merge_audits, read_audit
 from dragoman.data.corpus.mapped.collecting import MEMORY_ROWS, RowCollector, open_rows
 from dragoman.data.corpus.mapped.describing import describe_rows
 from dragoman.data.corpus.mapped.folder import CorpusFolder, Workspace, describe_inputs, find_complete
-from dragoman.data.corpus.mapped.rows import MappedRows, RowLayout
+from dragoman.data.corpus.mapped.rows import MappedRows, RowLayout, sample_numbers
 from dragoman.data.examples import SOURCE, Example, name_place
 from dragoman.data.media import file_kinds, recognise
 from dragoman.data.options import DataConfig
@@ -113,8 +113,7 @@ def read(
     if not len(examples):
         raise _nothing_usable(audit)
     names = collector.names
-    sample = examples.sample(MEMORY_ROWS) if isinstance(examples, MappedRows) else examples
-    all_kinds = {name: (kinds or {}).get(name) or _recognise_kind(sample, name, audit) for name in names}
+    all_kinds = {name: (kinds or {}).get(name) or _recognise_kind(examples, name, audit) for name in names}
     file_sources = {name: kind for name, kind in all_kinds.items() if kind in file_kinds()}
     if file_sources:
         root = _root(files[0] if files else "-", config)
@@ -217,7 +216,8 @@ def _read_prepared(folder: CorpusFolder) -> Corpus:
 
 
 def _recognise_kind(examples: Sequence[Example], name: str, audit: Audit) -> str:
-    kind = recognise([example.sources[name] for example in examples])
+    sample = sample_numbers(len(examples), MEMORY_ROWS if isinstance(examples, MappedRows) else len(examples))
+    kind = recognise([examples[row].sources[name] for row in sample])
     if kind is not None:
         audit.notes.append(f"{name}: paths of files ({kind}), as their names say")
     return kind or "text"

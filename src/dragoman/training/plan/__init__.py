@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dragoman.data.corpus.mapped.folder import Workspace
+from dragoman.data.corpus.mapped.rows import MappedRows
 from dragoman.data.reading.read import DataSource
 from dragoman.data.splits import Data
 from dragoman.evaluation import metrics
 from dragoman.inference.system import System
+from dragoman.process.allocator import release_pages
 from dragoman.recipe.layers import ConfigSource, Overrides
 from dragoman.training.corpus import EncodedExamples
 from dragoman.training.plan.asking import ask
@@ -58,8 +60,10 @@ def plan(
     request = ask(preset, config, settings)
     read_data = read(request, train, dev, test, workspace)
     fitted = fit(read_data)
+    _release(read_data.data)
     choice = choose(fitted)
     built = build(choice)
+    _release(choice.data)
     return Plan(
         built.system,
         choice.data,
@@ -69,3 +73,9 @@ def plan(
         built.transfers,
         choice.origins.digests,
     )
+
+
+def _release(data: Data) -> None:
+    """Give back the memory that a stage has freed, where there are so many rows that it is much."""
+    if isinstance(data.train, MappedRows):
+        release_pages()

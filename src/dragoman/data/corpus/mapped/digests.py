@@ -9,13 +9,14 @@ that begin with the same bits.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from dragoman.data.corpus.blocks import blocks
+
 SEED = "dragoman"
 PART = 1 << 22  # digests that are sorted at once
-BLOCK = 1 << 22  # rows that are compared at once
 
 
 def digest_parts(parts: Iterable[str], seed: str = SEED) -> bytes:
@@ -46,12 +47,6 @@ def digest_rows(rows: Sequence[tuple[str, ...]], order: Sequence[int]) -> tuple[
 def positions(digests: np.ndarray) -> np.ndarray:
     """Return where between 0 (included) and 1 (excluded) digests lie."""
     return (digests >> np.uint64(11)).astype(np.float64) / float(1 << 53)  # 53 bits are what a float holds exactly
-
-
-def blocks(rows: int) -> Iterator[slice]:
-    """Yield slices that cover ``rows`` rows."""
-    for begin in range(0, rows, BLOCK):
-        yield slice(begin, min(begin + BLOCK, rows))
 
 
 def seen_before(digests: np.ndarray, part: int = PART) -> np.ndarray:

@@ -9,14 +9,16 @@ import hashlib
 import io
 import mmap
 import os
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, cast, overload
 
 import numpy as np
 
+from dragoman.data.corpus.blocks import blocks, gather
 from dragoman.data.examples import Example, Unit
 from dragoman.files import write_run_file
 
@@ -142,15 +144,17 @@ class MappedRows(Sequence[Example]):
 
     def select(self, rows: np.ndarray) -> MappedRows:
         """Return some of these rows. ``rows``: their numbers, ascending."""
-        rows = np.asarray(rows, dtype=np.int64)
         chosen = rows if self.chosen is None else self.chosen[rows]
-        return MappedRows(self.layout, self.stored, self.folder, self.statistics, chosen)
+        narrow = np.uint32 if self.stored < 1 << 32 else np.int64
+        return MappedRows(self.layout, self.stored, self.folder, self.statistics, np.asarray(chosen, dtype=narrow))
 
     @property
     def identity(self) -> str:
         """What tells these rows from others of the same files."""
-        chosen = b"" if self.chosen is None else self.chosen.tobytes()
-        return hashlib.blake2b(chosen, digest_size=16).hexdigest()
+        digest = hashlib.blake2b(digest_size=16)
+        for block in blocks(0 if self.chosen is None else len(self)):
+            digest.update(cast(np.ndarray, self.chosen)[block].astype(np.int64).tobytes())
+        return digest.hexdigest()
 
     @property
     def sources(self) -> np.ndarray:
@@ -164,17 +168,13 @@ class MappedRows(Sequence[Example]):
 
     def _read_digests(self, name: str) -> np.ndarray:
         digests = np.fromfile(self.layout.folder / name, dtype=np.uint64)
-        return digests if self.chosen is None else digests[self.chosen]
-
-    def sample(self, most: int) -> list[Example]:
-        """Return at most this many rows, evenly spaced."""
-        return [self[row] for row in sample_numbers(len(self), most)]
+        return digests if self.chosen is None else gather(digests, self.chosen)
 
     def chosen_within(self, shard: int) -> np.ndarray | None:
         """Return which rows of a shard are among these, counted from its begin; None: all."""
         if self.chosen is None:
             return None
-        begin, end = np.searchsorted(self.chosen, [shard * SHARD, (shard + 1) * SHARD])
+        begin, end = (bisect_left(self.chosen, edge) for edge in (shard * SHARD, (shard + 1) * SHARD))
         within: np.ndarray = self.chosen[begin:end] - shard * SHARD
         return within
 

@@ -15,6 +15,7 @@ from typing import overload
 
 import numpy as np
 
+from dragoman.data.corpus.blocks import gather
 from dragoman.data.corpus.mapped.rows import SHARD, MappedRows, RowLayout, read_shard
 from dragoman.data.corpus.mapped.workers import Workers
 from dragoman.data.modality import Modality
@@ -93,10 +94,10 @@ class TokenRows(Sequence[np.ndarray]):
     ) -> None:
         """``ends``: of each row within its shard. ``chosen``: the rows, ascending; by default, all."""
         self.shards, self.ends, self.chosen, self.unknown = shards, ends, chosen, unknown
-        lengths = ends.astype(np.int32)  # those of a shard fit: it has 65,536 rows
-        lengths[1:] -= lengths[:-1].copy()
+        lengths = np.empty(len(ends), dtype=np.int32)  # those of a shard fit: it has 65,536 rows
+        np.subtract(ends[1:], ends[:-1], out=lengths[1:].view(np.uint32))
         lengths[::SHARD] = ends[::SHARD]  # the first row of a shard begins at 0
-        self.lengths = lengths if chosen is None else lengths[chosen]
+        self.lengths = lengths if chosen is None else gather(lengths, chosen)
 
     @classmethod
     def open(cls, folder: Path, column: int, size: int, rows: MappedRows) -> TokenRows:
@@ -121,7 +122,7 @@ class TokenRows(Sequence[np.ndarray]):
     def __getitem__(self, row: int | slice) -> np.ndarray | list[np.ndarray]:
         if isinstance(row, slice):
             return [self[number] for number in range(*row.indices(len(self)))]
-        number = row if self.chosen is None else self.chosen[row]
+        number = row if self.chosen is None else int(self.chosen[row])
         end = int(self.ends[number])
         return self.shards[number // SHARD][end - int(self.lengths[row]) : end].astype(np.int64)
 
