@@ -30,9 +30,11 @@ from dragoman.errors import UserError
 from dragoman.evaluation.evaluate import evaluate
 from dragoman.evaluation.metrics import measure_text
 from dragoman.files import write_json
+from dragoman.inference.steps import SearchCancelled
 from dragoman.inference.system import System
 from dragoman.recipe.layers import gather_settings
 from dragoman.recipe.schema import make_recipe
+from dragoman.training import validation
 from dragoman.training.corpus import training_corpus
 from dragoman.training.events import Stepped
 from dragoman.training.parallel.group import deal, join_states
@@ -474,3 +476,14 @@ def test_every_verb(call: Any, text: Path, by_line: System, tmp_path: Path) -> N
     assert measured["headline"] == "perplexity" and measured["rows"] == 120
     assert call("score", run, text, "--source", 1).code == 2
     assert "no attention" in call("inspect", run, "ab", "-o", tmp_path / "x.svg").err
+
+
+def test_a_long_validation_ends_when_training_is_asked_to_stop(
+    by_line: System, running: System, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dev = read(text, DataConfig(format="text")).examples
+    monkeypatch.setattr(validation, "PATIENCE", -1.0)
+    for system in (by_line, running):
+        validation.make_validator(system, dev, "perplexity", None)(system.model)
+        with pytest.raises(SearchCancelled):
+            validation.make_validator(system, dev, "perplexity", None, lambda: True)(system.model)

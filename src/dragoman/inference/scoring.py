@@ -64,13 +64,16 @@ def score_pairs(
     return [scored[row] for row in range(len(gold))]
 
 
-def score_running_text(engine: Engine, lines: Sequence[Sequence[int]], batch: int) -> list[ScoredTokens]:
-    """Score the lines of one text, each given the lines before it."""
+def score_running_text(
+    engine: Engine, lines: Sequence[Sequence[int]], batch: int, on_batch: Callable[[], object] | None = None
+) -> list[ScoredTokens]:
+    """Score the lines of one text, each given the lines before it. ``on_batch``: as for ``score_pairs``."""
 
     def start(rows: int) -> State:
         return engine.decoder.start(engine.encode([{}] * rows), rows)
 
-    log_probs = iter(force_running(engine.decoder, start, lines, chunk=engine.chunk, batch=batch))
+    forced = force_running(engine.decoder, start, lines, chunk=engine.chunk, batch=batch, on_batch=on_batch)
+    log_probs = iter(forced)
     return [(tokens, tuple(islice(log_probs, len(tokens)))) for tokens in lines]
 
 
@@ -82,24 +85,28 @@ def force_running(
     *,
     chunk: int | None,
     batch: int,
+    on_batch: Callable[[], object] | None = None,
 ) -> list[float]:
     """Return the log-probability of every token of a text, whose lines end with the end symbol.
 
     ``start`` gives the state of so many rows that have read nothing. Without a ``chunk`` the decoder carries its state
     on, and the text is one stream. With one, the text is read in pieces of ``chunk`` tokens that start afresh, as in
-    training, ``batch`` of them side by side.
+    training, ``batch`` of them side by side. ``on_batch`` is called before each call of the decoder.
     """
     inputs, targets = map(torch.from_numpy, flow(lines, BOS, EOS))
     state = start(1)
     device = device_of(decoder, state)
     log_probs: list[float] = []
+    before_each = on_batch or (lambda: None)
     if chunk is None:
         for read, gold in zip(inputs.split(CARRIED_TOKENS), targets.split(CARRIED_TOKENS), strict=True):
+            before_each()
             step = decoder(read.to(device)[None], state)
             state = step.state
             log_probs += step.log_probs[0].gather(1, gold.to(device)[:, None])[:, 0].tolist()
         return log_probs
     for read, gold in zip(inputs.split(chunk * batch), targets.split(chunk * batch), strict=True):
+        before_each()
         rows = -(-len(read) // chunk)
         padding = (0, rows * chunk - len(read))  # after the text, so causality hides it
         read, gold = (torch.nn.functional.pad(x, padding).view(rows, chunk).to(device) for x in (read, gold))

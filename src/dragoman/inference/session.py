@@ -152,8 +152,8 @@ class Session(Steps):
         """Return the log-probability of given targets, end symbol included: of one, or of a list of them.
 
         A language model scores texts and takes no targets. ``running``: the texts are the lines of one text, each
-        conditioned on the lines before it. None: as in training. ``on_batch`` is called before each batch of pairs, and
-        may end the scoring by raising.
+        conditioned on the lines before it. None: as in training. ``on_batch`` is called before each batch, and may
+        end the scoring by raising.
         """
         check_batch(batch)
         inputs = self.prepare_all(sources)
@@ -162,7 +162,7 @@ class Session(Steps):
                 raise UserError("a language model scores texts, and takes no targets: system.score(texts)")
             running = self.system.recipe.data.running if running is None else running
             wanted = [prepared.texts[SOURCE] for prepared in inputs]
-            scored = self._score_texts(inputs, wanted, batch, running)
+            scored = self._score_texts(inputs, wanted, batch, running, on_batch)
         else:
             if targets is None:
                 raise UserError(
@@ -182,12 +182,17 @@ class Session(Steps):
         return rows[0] if is_single(sources) else rows
 
     def _score_texts(
-        self, inputs: Sequence[PreparedInput], texts: Sequence[str], batch: int, running: bool
+        self,
+        inputs: Sequence[PreparedInput],
+        texts: Sequence[str],
+        batch: int,
+        running: bool,
+        on_batch: Callable[[], object] | None,
     ) -> list[scoring.ScoredTokens]:
         gold = [[*self.system.target.encode(text), EOS] for text in texts]
         if running and gold:
-            return scoring.score_running_text(self.engine, gold, batch)
-        return scoring.score_pairs(self.engine, inputs, gold, batch)
+            return scoring.score_running_text(self.engine, gold, batch, on_batch)
+        return scoring.score_pairs(self.engine, inputs, gold, batch, on_batch)
 
     def _describe_scored(
         self, prepared: PreparedInput, target: str, tokens: Sequence[int], log_probs: tuple[float, ...]

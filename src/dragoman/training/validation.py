@@ -36,7 +36,7 @@ def make_validator(
     asks ``should_stop`` and raises ``SearchCancelled`` when that returns True.
     """
     if system.is_language_model:
-        return _text_validator(system, [example.target for example in dev])
+        return _text_validator(system, [example.target for example in dev], should_stop)
     groups = validation_sample(dev)
     sources, references = [dict(source) for source, _ in groups], [targets for _, targets in groups]
     corpus = encode_corpus(system, dev, folder)
@@ -46,11 +46,7 @@ def make_validator(
 
     def validate(model: Model) -> Scores:
         total, tokens = 0.0, 0
-        began = time.monotonic()
-
-        def cancelled() -> bool:
-            return time.monotonic() - began > PATIENCE and should_stop()
-
+        cancelled = _cancellation(should_stop)
         for rows in batches:
             if cancelled():
                 raise SearchCancelled("the validation was cancelled")
@@ -70,12 +66,24 @@ def make_validator(
     return validate
 
 
-def _text_validator(system: System, texts: Sequence[str]) -> Callable[[Model], Scores]:
+def _cancellation(should_stop: Callable[[], bool]) -> Callable[[], bool]:
+    """Return a function that tells whether the validation that begins now is to end early."""
+    began = time.monotonic()
+    return lambda: time.monotonic() - began > PATIENCE and should_stop()
+
+
+def _text_validator(system: System, texts: Sequence[str], should_stop: Callable[[], bool]) -> Callable[[Model], Scores]:
     """Return a function that measures a language model on texts."""
     label = metrics.METRICS["perplexity"].label
 
     def validate(model: Model) -> Scores:
-        scored = system.score(texts)
+        cancelled = _cancellation(should_stop)
+
+        def check() -> None:
+            if cancelled():
+                raise SearchCancelled("the validation was cancelled")
+
+        scored = system.session().score(texts, on_batch=check)
         loss = -sum(text.log_prob for text in scored) / sum(len(text.tokens) for text in scored)
         value = _perplexity(loss)
         return Scores(loss, -value, label, {"perplexity": value})
