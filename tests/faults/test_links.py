@@ -28,6 +28,7 @@ from dragoman.files import folders, read_json, write_json
 from dragoman.modalities.text import Text
 from dragoman.runs.history import keep_other_evaluation
 from dragoman.training.pool import JobEnded, run_jobs
+from dragoman.training.run import train
 from dragoman.training.seeds import Workers
 from dragoman.training.sweep.grid import expand_grid, read_grid
 from dragoman.training.sweep.run import open_sweep, preview_candidate
@@ -124,6 +125,19 @@ def test_a_junction_counts_as_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not folders.is_link(tmp_path) and not folders.is_link(tmp_path / "missing")
     monkeypatch.setattr(os, "lstat", lambda _: status)
     assert folders.is_link(tmp_path)
+
+
+def test_a_run_is_trained_and_resumed_in_either_way(tmp_path: Path, tiny_run: Any, way: str) -> None:
+    """With a stop in the middle, and links of a stranger in the folder: the weights of the undisturbed run."""
+    asked = iter(range(100))
+    train(tiny_run.pairs, out=tmp_path / "run", settings=tiny_run.settings, should_stop=lambda: next(asked) >= 3)
+    (tmp_path / "victim").write_text("precious")
+    for name in (".checkpoint.safetensors.partial", ".model.safetensors.partial", "README.md"):
+        (tmp_path / "run" / name).symlink_to(tmp_path / "victim")
+    train(tiny_run.pairs, out=tmp_path / "run", settings=tiny_run.settings)
+    assert (tmp_path / "victim").read_text() == "precious" and not (tmp_path / "run" / "README.md").is_symlink()
+    whole, pieces = ((folder / "model.safetensors").read_bytes() for folder in (tiny_run.folder, tmp_path / "run"))
+    assert whole == pieces
 
 
 # ---- evaluations
