@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.data.examples import Example
 from dragoman.data.splits import Data
-from dragoman.training import display
+from dragoman.training import display, lines, plan_text
 from dragoman.training.checkpoints.progress import Progress
 from dragoman.training.events import ENDLESS, Started, Stepped, Stopped, Validated
 from dragoman.training.forecast import Forecast
@@ -59,21 +59,21 @@ def test_time_left_is_that_of_the_limit_that_comes_first(
     ],
 )
 def test_the_estimate_is_not_the_limit(forecast: Forecast, said: list[str]) -> None:
-    lines = display.describe_time(forecast)
-    assert all(any(part in line for line in lines) for part in said)
-    assert any("limit: " in line for line in lines) == (forecast.limit is not None)
-    assert any("time: " in line for line in lines) == (forecast.updates < ENDLESS)
+    described = plan_text.describe_time(forecast)
+    assert all(any(part in line for line in described) for part in said)
+    assert any("limit: " in line for line in described) == (forecast.limit is not None)
+    assert any("time: " in line for line in described) == (forecast.updates < ENDLESS)
 
 
 def test_the_plan_says_that_rows_of_one_source_are_measured_together() -> None:
     rows = [Example({"source": source}, target, 1, "a.tsv") for source in "aab" for target in "xy"]
     single = [Example({"source": source}, "x", 1, "a.tsv") for source in "ab"]
     texts = [Example({}, "x", 1, "a.txt")] * 3
-    assert display.describe_sides(Data(rows, single, rows, {})) == [
+    assert plan_text.describe_sides(Data(rows, single, rows, {})) == [
         "6 rows to train on, 2 for dev, 6 for test (2 distinct sources)",
         "rows of dev and test with the same source are measured together",
     ]
-    assert display.describe_sides(Data(texts, texts, [], {})) == ["3 rows to train on, 3 for dev, 0 for test"]
+    assert plan_text.describe_sides(Data(texts, texts, [], {})) == ["3 rows to train on, 3 for dev, 0 for test"]
 
 
 def test_lines_say_something_once_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,16 +103,16 @@ def test_the_watch_ends_with_the_display() -> None:
 
 
 def test_lines_fit_narrow_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = display.validation_line(Validated(100, 0, 1.5, 40.0, "exact match", True, 8.0), stepped(50, 5.0))
-    folded = display.fold(line, 60, at="  ").splitlines()
+    line = lines.validation_line(Validated(100, 0, 1.5, 40.0, "exact match", True, 8.0), stepped(50, 5.0))
+    folded = lines.fold(line, 60, at="  ").splitlines()
     assert len(folded) == 2 and all(len(each) <= 60 for each in folded)
     assert " ".join(line.split()) == " ".join(" ".join(folded).split())
     assert not any(each.endswith("loss") or each.endswith("match") for each in folded)  # a number stays with its name
-    assert display.fold("  " + "word " * 30 + "end", 60).splitlines()[1].startswith("      word")
-    assert display.fold("x" * 80, 60) == "x" * 80
-    assert display.fold("about 3 s of it", 12).splitlines() == ["about 3 s of", "    it"]
-    assert display.fold("about 3 s of it", 8).splitlines()[:2] == ["about", "    3 s"]  # a number and its unit
-    assert display.fold(line) == line  # there is no terminal
+    assert lines.fold("  " + "word " * 30 + "end", 60).splitlines()[1].startswith("      word")
+    assert lines.fold("x" * 80, 60) == "x" * 80
+    assert lines.fold("about 3 s of it", 12).splitlines() == ["about 3 s of", "    it"]
+    assert lines.fold("about 3 s of it", 8).splitlines()[:2] == ["about", "    3 s"]  # a number and its unit
+    assert lines.fold(line) == line  # there is no terminal
     monkeypatch.setenv("COLUMNS", "60")
     live = display.LiveProgress()
     live(Started(0, 1000, 10, 0.0, 0.0))

@@ -25,8 +25,8 @@ def train_seeds(job: Job, count: int, *, workers: int | None, fresh: bool, dry_r
     from dragoman.process.signals import stop_on_signal
     from dragoman.runs.card import scores_heading
     from dragoman.training import seed_runs
-    from dragoman.training.display import print_plan
     from dragoman.training.group_display import choose_display
+    from dragoman.training.plan_text import print_plan
 
     def show_plan(plan: Plan, trainer: Trainer, folder: Path) -> None:
         if not messages.quiet:

@@ -164,7 +164,7 @@ def _describe(event: RaceEvent | PoolEvent, whole: Sweep) -> str | None:
 
 def _print_data(planned: Plan, messages: Messages) -> None:
     """Print what is in the data, once for all runs."""
-    from dragoman.training.display import describe_sides
+    from dragoman.training.plan_text import describe_sides
 
     data = planned.data
     for name, audit in data.audits.items():
@@ -179,8 +179,8 @@ def _print_data(planned: Plan, messages: Messages) -> None:
 
 def _print_estimate(whole: Sweep, spec: Grid, crew: Workers) -> None:
     """List the runs, and how long they may take together."""
-    from dragoman.training.display import format_duration
     from dragoman.training.events import ENDLESS
+    from dragoman.training.lines import format_duration
     from dragoman.training.sweep.run import estimate_updates, preview_candidate
 
     seconds = []

@@ -82,7 +82,7 @@ def train(
     from dragoman.errors import UserError
     from dragoman.process.place import find_place
     from dragoman.runs.folder import default_folder
-    from dragoman.training import display, run
+    from dragoman.training import display, plan_text, run
     from dragoman.training.events import Started, Stopped
     from dragoman.training.worker import Job
 
@@ -110,7 +110,7 @@ def train(
 
     def show_plan(plan: Any, trainer: Any) -> None:
         preparation.close()
-        display.print_plan(plan, trainer, every_setting=verbose)
+        plan_text.print_plan(plan, trainer, every_setting=verbose)
 
     if dry_run:
         run.preview(

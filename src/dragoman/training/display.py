@@ -1,107 +1,35 @@
-"""What training shows on standard error: the plan, then the progress, live or as plain lines."""
+"""The displays of a training's progress on standard error: live, as plain lines, or none."""
 
 from __future__ import annotations
 
-import json
-import re
-import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dragoman.data.examples import count_sources
 from dragoman.errors import UserError
 from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated, Warned
+from dragoman.training.lines import (
+    end_line,
+    fold,
+    format_duration,
+    metric_value,
+    print_line,
+    step_line,
+    validation_line,
+)
+from dragoman.training.plan_text import print_plan
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from dragoman.data.splits import Data
     from dragoman.training.checkpoints.progress import Progress
-    from dragoman.training.forecast import Forecast
     from dragoman.training.plan import Plan
     from dragoman.training.trainer import Trainer
 
 SILENCE = 60.0  # seconds after which lines say how far training is, if nothing else happened
-UNIT = re.compile(r"(\d) (s|min|h|MB|GB|%)\b")
 NARROW = 80  # columns of a terminal below which the display shows less
-
-
-def print_plan(plan: Plan, trainer: Trainer, *, every_setting: bool = False) -> None:
-    """Print the audit, what was chosen and why, and how long training may take."""
-    for line in describe_plan(plan, trainer, every_setting=every_setting):
-        _print(line if "\n" in line else fold(line))  # the audit is a table, which has its own lines
-
-
-def describe_plan(plan: Plan, trainer: Trainer, *, every_setting: bool = False) -> Iterator[str]:
-    """Yield the lines of ``print_plan``."""
-    data = plan.data
-    for name, audit in data.audits.items():
-        yield f"{name}: {audit.report()}\n"
-    if data.held_out:
-        yield data.held_out
-    for name, overlap in data.overlaps.items():
-        if overlap.rows:
-            yield f"{name}: {overlap.report()}"
-    yield from describe_sides(data)
-    yield ""
-    for reason in plan.reasons:
-        yield f"  {reason}"
-    yield f"  {plan.system.model.parameters_count:,} parameters, on {trainer.device}"
-    if workers := trainer.workers.describe():
-        yield f"  {workers}"
-    if not trainer.progress.update:
-        for line in describe_time(trainer.forecast()):
-            yield f"  {line}"
-    if every_setting:
-        yield ""
-        for setting in flatten_settings(plan.system.recipe.dump()):
-            yield f"  {setting}"
-
-
-def describe_sides(data: Data) -> list[str]:
-    """Return how many rows are on each side of the data, and how many distinct sources dev and test have."""
-    counts = []
-    for name, rows in (("dev", data.dev), ("test", data.test)):
-        sources = count_sources(rows)
-        distinct = f" ({sources:,} distinct sources)" if sources < len(rows) else ""
-        counts.append(f"{len(rows):,} for {name}{distinct}")
-    lines = [f"{len(data.train):,} rows to train on, {', '.join(counts)}"]
-    return lines + ["rows of dev and test with the same source are measured together"] * ("(" in lines[0])
-
-
-def describe_time(forecast: Forecast) -> list[str]:
-    """Return how long training will take, and how far a time limit lets it get."""
-    lines = []
-    if forecast.updates < ENDLESS:
-        lines.append(
-            f"time: about {format_duration(forecast.training)} for {forecast.updates:,} updates at the speed just "
-            "measured, and validations; less if the dev score stops improving"
-        )
-    if forecast.limit is not None:
-        within = forecast.updates_within_limit
-        far = f"stops after about {within:,} updates" if within < forecast.updates else "is enough for all of them"
-        lines.append(
-            f"limit: --max-time {forecast.limit:g} {far}; about {format_duration(forecast.kept)} of it are kept for "
-            "the last validation and the evaluation"
-        )
-        if forecast.kept < forecast.ending:
-            more = format_duration(forecast.ending - forecast.kept)
-            lines.append(f"       these may take about {more} longer than the limit allows")
-        lines.append("       not part of the limit: reading the data before the first update, and the report page")
-    return lines
-
-
-def flatten_settings(settings: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Yield all settings as they are written after ``--set``: path = value."""
-    for name, value in settings.items():
-        if isinstance(value, Mapping) and value:
-            yield from flatten_settings(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name} = {json.dumps(value, ensure_ascii=False)}"
 
 
 def choose_progress(quiet: bool = False, verbose: bool = False) -> ProgressDisplay:
@@ -156,7 +84,9 @@ class TerminalProgress(ProgressDisplay):
         """Print the plan, and where the run is saved."""
         self.max_time = plan.system.recipe.training.max_time
         print_plan(plan, trainer, every_setting=every_setting)
-        _print(fold(f"  everything is saved in {folder}; Ctrl-C stops, and the same command or call resumes") + "\n")
+        print_line(
+            fold(f"  everything is saved in {folder}; Ctrl-C stops, and the same command or call resumes") + "\n"
+        )
 
 
 class PlainProgress(TerminalProgress):
@@ -189,7 +119,7 @@ class PlainProgress(TerminalProgress):
         elif isinstance(event, Stepped):
             self._step = event
             if self.every_report:
-                self._say(_step_line(event))
+                self._say(step_line(event))
         elif isinstance(event, Validated):
             self._say(validation_line(event, self._step))
         elif isinstance(event, Warned):
@@ -218,7 +148,7 @@ class PlainProgress(TerminalProgress):
 
     def _say(self, line: str, now: float | None = None) -> None:
         self._said = time.monotonic() if now is None else now
-        _print(line)
+        print_line(line)
 
 
 class LiveProgress(TerminalProgress):
@@ -271,7 +201,7 @@ class LiveProgress(TerminalProgress):
             self.progress.console.print(f"warning: {event.message}", highlight=False, markup=False, soft_wrap=True)
         elif isinstance(event, Stopped):
             self.close()
-            _print(end_line(event))
+            print_line(end_line(event))
 
     def close(self) -> None:
         """Remove the bar."""
@@ -286,71 +216,6 @@ class LiveProgress(TerminalProgress):
         return f" · {format_duration(min(seconds))} left" if seconds else ""
 
 
-def format_duration(seconds: float) -> str:
-    """Return a duration in seconds, minutes or hours, whichever reads best."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.1f} min"
-    return f"{seconds / 3600:.1f} h"
-
-
-def fold(line: str, width: int | None = None, at: str = " ") -> str:
-    """Return a line as several that fit the terminal, or ``width``; those after the first are indented.
-
-    ``at``: what stands where a line may be broken. Without a terminal nothing is folded.
-    """
-    if width is None:
-        width = shutil.get_terminal_size().columns if sys.stderr.isatty() else len(line)
-    if len(line) <= width:
-        return line
-    indent = line[: len(line) - len(line.lstrip())]
-    folded, rest = [], UNIT.sub("\\1\u00a0\\2", line.lstrip())  # a number stays with its unit
-    while len(indent) + len(rest) > width:
-        end = rest.rfind(at, 0, width - len(indent) + 1)
-        if end <= 0:
-            break
-        folded.append(indent + rest[:end].rstrip())
-        rest = rest[end:].lstrip()
-        if len(folded) == 1:
-            indent += "    "
-    return "\n".join([*folded, indent + rest]).replace("\u00a0", " ")
-
-
-def _print(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def _print_resumed(event: Started) -> None:
     if event.update:
-        _print(f"resuming from update {event.update:,}")
-
-
-def _step_line(event: Stepped) -> str:
-    return (
-        f"update {event.update:>6,}  {format_duration(event.seconds):>8}  train loss {event.loss:.3f}  "
-        f"learning rate {event.learning_rate:.3g}  gradient norm {event.gradient_norm:.3g}  "
-        f"{event.tokens_per_second:,.0f} tokens/s"
-    )
-
-
-def validation_line(event: Validated, step: Stepped | None) -> str:
-    loss, speed = (f"  train loss {step.loss:.3f}", f"  {step.tokens_per_second:,.0f} tokens/s") if step else ("", "")
-    mark = "  best so far" if event.best else ""
-    return (
-        f"update {event.update:>6,}  {format_duration(event.seconds):>8}{loss}  dev loss {event.loss:.3f}  "
-        f"{event.metric} {metric_value(event):.2f}{speed}{mark}"
-    )
-
-
-def metric_value(event: Validated) -> float:
-    """Return the metric itself; the score is its negative where lower is better."""
-    return abs(event.score)
-
-
-def end_line(event: Stopped) -> str:
-    if event.finished:
-        return f"trained {event.update:,} updates in {format_duration(event.seconds)}: {event.reason}"
-    if event.diverged:
-        return f"stopped at update {event.update:,}: training has diverged"
-    return f"stopped at update {event.update:,}; everything is saved, and the same command resumes from here"
+        print_line(f"resuming from update {event.update:,}")

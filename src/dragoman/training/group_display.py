@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.runs.history import METRICS, read_metrics
-from dragoman.training.display import format_duration
 from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated
+from dragoman.training.lines import format_duration
 from dragoman.training.pool import JobEnded, JobStarted, PoolEvent, Waiting
 
 if TYPE_CHECKING:

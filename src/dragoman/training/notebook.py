@@ -8,8 +8,10 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.training.display import ProgressDisplay, describe_plan, end_line, metric_value, validation_line
+from dragoman.training.display import ProgressDisplay
 from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated
+from dragoman.training.lines import end_line, metric_value, validation_line
+from dragoman.training.plan_text import describe_plan
 
 if TYPE_CHECKING:
     from dragoman.training.plan import Plan

@@ -19,10 +19,11 @@ from dragoman.recipe.layers import ConfigSource, Overrides, read_layers, read_ov
 from dragoman.runs.folder import default_folder
 from dragoman.runs.weights import WEIGHTS
 from dragoman.training import run, seed_runs
-from dragoman.training.display import is_shown, library_progress, print_plan
+from dragoman.training.display import is_shown, library_progress
 from dragoman.training.events import Event
 from dragoman.training.group_display import choose_display
 from dragoman.training.plan import Plan
+from dragoman.training.plan_text import print_plan
 from dragoman.training.trainer import Trainer
 from dragoman.training.worker import Job
 

@@ -1,0 +1,91 @@
+"""The plan of a training in words: the audit, what was chosen and why, and the expected time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dragoman.data.examples import count_sources
+from dragoman.training.events import ENDLESS
+from dragoman.training.lines import fold, format_duration, print_line
+
+if TYPE_CHECKING:
+    from dragoman.data.splits import Data
+    from dragoman.training.forecast import Forecast
+    from dragoman.training.plan import Plan
+    from dragoman.training.trainer import Trainer
+
+
+def print_plan(plan: Plan, trainer: Trainer, *, every_setting: bool = False) -> None:
+    """Print the audit, what was chosen and why, and how long training may take."""
+    for line in describe_plan(plan, trainer, every_setting=every_setting):
+        print_line(line if "\n" in line else fold(line))  # the audit is a table, which has its own lines
+
+
+def describe_plan(plan: Plan, trainer: Trainer, *, every_setting: bool = False) -> Iterator[str]:
+    """Yield the lines of ``print_plan``."""
+    data = plan.data
+    for name, audit in data.audits.items():
+        yield f"{name}: {audit.report()}\n"
+    if data.held_out:
+        yield data.held_out
+    for name, overlap in data.overlaps.items():
+        if overlap.rows:
+            yield f"{name}: {overlap.report()}"
+    yield from describe_sides(data)
+    yield ""
+    for reason in plan.reasons:
+        yield f"  {reason}"
+    yield f"  {plan.system.model.parameters_count:,} parameters, on {trainer.device}"
+    if workers := trainer.workers.describe():
+        yield f"  {workers}"
+    if not trainer.progress.update:
+        for line in describe_time(trainer.forecast()):
+            yield f"  {line}"
+    if every_setting:
+        yield ""
+        for setting in flatten_settings(plan.system.recipe.dump()):
+            yield f"  {setting}"
+
+
+def describe_sides(data: Data) -> list[str]:
+    """Return how many rows are on each side of the data, and how many distinct sources dev and test have."""
+    counts = []
+    for name, rows in (("dev", data.dev), ("test", data.test)):
+        sources = count_sources(rows)
+        distinct = f" ({sources:,} distinct sources)" if sources < len(rows) else ""
+        counts.append(f"{len(rows):,} for {name}{distinct}")
+    lines = [f"{len(data.train):,} rows to train on, {', '.join(counts)}"]
+    return lines + ["rows of dev and test with the same source are measured together"] * ("(" in lines[0])
+
+
+def describe_time(forecast: Forecast) -> list[str]:
+    """Return how long training will take, and how far a time limit lets it get."""
+    lines = []
+    if forecast.updates < ENDLESS:
+        lines.append(
+            f"time: about {format_duration(forecast.training)} for {forecast.updates:,} updates at the speed just "
+            "measured, and validations; less if the dev score stops improving"
+        )
+    if forecast.limit is not None:
+        within = forecast.updates_within_limit
+        far = f"stops after about {within:,} updates" if within < forecast.updates else "is enough for all of them"
+        lines.append(
+            f"limit: --max-time {forecast.limit:g} {far}; about {format_duration(forecast.kept)} of it are kept for "
+            "the last validation and the evaluation"
+        )
+        if forecast.kept < forecast.ending:
+            more = format_duration(forecast.ending - forecast.kept)
+            lines.append(f"       these may take about {more} longer than the limit allows")
+        lines.append("       not part of the limit: reading the data before the first update, and the report page")
+    return lines
+
+
+def flatten_settings(settings: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Yield all settings as they are written after ``--set``: path = value."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten_settings(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name} = {json.dumps(value, ensure_ascii=False)}"
