@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from dragoman.data.audit.audit import Refusal
 from dragoman.data.examples import SOURCE, TARGET
 from dragoman.data.media import suffix_kind
-from dragoman.data.reading.columns import ColumnName, locate, text_columns
+from dragoman.data.reading.choosing import locate
+from dragoman.data.reading.columns import ColumnName
 from dragoman.data.reading.headers import SOURCE_NAMES, as_names, is_header, usual_column
+from dragoman.data.reading.layout import text_columns
 from dragoman.data.reading.table import Record, Table
 from dragoman.data.reading.values import to_text
 from dragoman.errors import UserError

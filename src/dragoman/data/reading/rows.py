@@ -13,7 +13,7 @@ from dragoman.data.audit.cells import Cells
 from dragoman.data.examples import TARGET, Unit, name_place
 from dragoman.data.options import DataConfig
 from dragoman.data.reading.column_files import FORMATS, column_format, column_table
-from dragoman.data.reading.columns import TableLayout, find_layout
+from dragoman.data.reading.layout import TableLayout, find_layout
 from dragoman.data.reading.lines import read_lines
 from dragoman.data.reading.table import Record, Table
 from dragoman.data.reading.text_files import guess_format, is_blank, suffix, text_table

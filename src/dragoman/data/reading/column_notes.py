@@ -1,0 +1,66 @@
+"""What the audit and errors say about the columns of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from dragoman.data.reading.choosing import PROPOSED, Candidates
+from dragoman.data.reading.columns import ColumnSelection
+from dragoman.data.reading.table import Table
+from dragoman.errors import UserError
+
+
+def describe_columns(sides: Sequence[str], columns: Sequence[int], names: Sequence[str] | None) -> str:
+    """Return which column is which side, in words."""
+    return ", ".join(
+        f"{side} = column {column + 1}" + (f" ({names[column]})" if names else "")
+        for side, column in zip(sides, columns, strict=True)
+    )
+
+
+def note_unused(
+    candidates: Candidates,
+    columns: Sequence[int],
+    sides: Sequence[str],
+    selection: ColumnSelection,
+    names: Sequence[str] | None,
+) -> list[str]:
+    """Return a note that names the columns that are not used, and how to use those that could be sources."""
+    unused = [column for column in range(candidates.width) if column not in columns]
+    if not unused:
+        return []
+    listed = ", ".join(f"column {column + 1}" + (f" ({names[column]})" if names else "") for column in unused[:5])
+    more = f" and {len(unused) - 5} more" if len(unused) > 5 else ""
+    texts = [column for column in unused if column in candidates.columns]
+    note = f"not used: {listed}{more}"
+    is_inferred = selection.sources is None and len(sides) > 1
+    if is_inferred and 0 < len(texts) < PROPOSED:
+        it = "it" if len(texts) == 1 else "them"
+        note += f"; to read {it} too: {candidates.options(sorted([*texts, columns[0]]), columns[-1])}"
+    return [note]
+
+
+def refuse_one_column(table: Table, rows: Sequence[tuple[int, list[Any]]], count: int) -> NoReturn:
+    """Refuse a table whose rows have one column only, with a hint at what it may be."""
+    number, cells = next((number, cells) for number, cells in rows if len(cells) == 1)
+    text = str(cells[0])
+    total = f"{count:,} of the first {len(rows):,}"
+    if table.format != "tsv":
+        separator = " or separator" if table.format == "csv" else ""
+        raise UserError(
+            f"{table.place(number)}: no second column{separator}: {total} rows have one column only; a row needs a "
+            "source and a target; for a language model of plain text: --preset lm-rnn"
+        )
+    if text.lstrip().startswith("{"):
+        hint = "it looks like JSON lines: --set data.format=jsonl"
+    elif "|||" in text:
+        hint = "the sides seem to be parted by '|||'; put a tab there"
+    elif "," in text or ";" in text:
+        hint = "if it is CSV: --set data.format=csv"
+    else:
+        hint = "put a tab between source and target"
+    raise UserError(
+        f"{table.place(number)}: no tab: {total} lines have one column only; {hint}, "
+        f"or give two parallel files; for a language model of plain text: --preset lm-rnn"
+    )
