@@ -107,8 +107,8 @@ SCAN = "experiments/scan/results/simple.json"
 TRANSFORMER = "experiments/multi30k/results/transformer-de-en.json"
 
 FIGURES: dict[str, Callable[[], str]] = {
-    "g2p-2020": lambda: f"{mean_score(G2P_2020, 'ser'):.2f}",  # a word is wrong if one of its phones is
-    "g2p-2021": lambda: f"{mean_score(G2P_2021, 'ser'):.2f}",
+    "g2p-2020": lambda: f"{100 - mean_score(G2P_2020, 'exact'):.2f}",  # a word is wrong if one of its phones is
+    "g2p-2021": lambda: f"{100 - mean_score(G2P_2021, 'exact'):.2f}",
     "scan": lambda: f"{score(SCAN, 'exact'):.1f}",
     "scan-minutes": lambda: f"{minutes(SCAN):.0f}",
     "multi30k-de-en": lambda: f"{bleu('transformer-de-en'):.2f}",

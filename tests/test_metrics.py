@@ -276,3 +276,15 @@ def test_the_headline_fits_the_targets() -> None:
     for choice in (metrics.choose_metrics("symbols", ["a"]), metrics.choose_metrics("words", sentences(50, 0)[0])):
         assert choice.headline == choice.metrics[0]
         assert set(choice.metrics) <= set(metrics.METRICS)
+
+
+def test_no_score_is_reported_twice() -> None:
+    """The sequence error rate, and the word error rate of single words, are what exact match leaves."""
+    assert metrics.choose_metrics("characters", ["2001-05-03", "2002-01-01"]).metrics == ("exact", "cer")
+    assert metrics.choose_metrics("symbols", ["k a t", "d"]).metrics == ("exact", "wer", "cer")
+    assert metrics.choose_metrics("characters", ["New York", "Rome"]).metrics == ("exact", "cer", "wer")
+
+
+def test_sources_of_one_length_are_not_scored_by_length() -> None:
+    report = metrics.measure_outputs(["a", "b"], [["a"], ["c"]], source_lengths=[36, 36], resamples=10)
+    assert report.by_length == [] and "by source length" not in report.to_text()

@@ -90,14 +90,14 @@ def list_rows(results: Mapping[str, Result], published: Mapping[str, Mapping[str
     rows = [
         [
             name,
-            f"{result['scores']['ser']:.2f}",
+            f"{100 - result['scores']['exact']:.2f}",
             *(figures[name] for figures in published.values()),
             f"{result['scores']['wer']:.2f}",
             *effort(result),
         ]
         for name, result in results.items()
     ]
-    wer = bold(mean(result["scores"]["ser"] for result in results.values()))
+    wer = bold(mean(100 - result["scores"]["exact"] for result in results.values()))
     rows.append(["**mean**", wer, *means, "", "", ""])
     return table(["language", "test WER", *published, "test PER", "updates", "minutes"], rows)
 

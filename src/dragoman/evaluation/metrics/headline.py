@@ -36,7 +36,10 @@ def choose_metrics(tokenizer: str, targets: Sequence[str], classes: int = 0) -> 
     """
     if classes:
         return MetricChoice("exact", ("exact",), f"targets are {classes} classes: right or wrong as a whole")
-    by_word, by_character = ("exact", "wer", "ser", "cer"), ("exact", "cer", "ser", "wer")
+    # The sequence error rate is what exact match leaves, and so is the error rate of single words.
+    has_words = any(len(split_words(target)) > 1 for target in targets)
+    by_word = ("exact", "wer", "cer") if has_words else ("exact", "cer")
+    by_character = ("exact", "cer", "wer") if has_words else ("exact", "cer")
     if tokenizer == "symbols":
         return MetricChoice("exact", by_word, "targets are sequences of symbols: a sequence is right or wrong")
     spaceless = bleu_tokenizer([[target] for target in targets]) != "13a" if targets else False

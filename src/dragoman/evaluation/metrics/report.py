@@ -48,7 +48,7 @@ class Report:
 
     >>> report = dragoman.evaluate("runs/pairs", "test.tsv")
     >>> sorted(report.scores)
-    ['cer', 'exact', 'perplexity', 'ser', 'wer']
+    ['cer', 'exact', 'perplexity']
     """
 
     rows: int  # outputs that were measured: one for each distinct source
