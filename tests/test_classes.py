@@ -20,6 +20,11 @@ from dragoman.errors import UserError
 from dragoman.evaluation import metrics
 from dragoman.files.reading import Unverified
 from dragoman.search.rules import allow_only
+from dragoman.studio.inspection import inspect
+from dragoman.studio.records import PredictRequest
+from dragoman.studio.run_data import read_test_examples
+from dragoman.studio.views.errors import describe_errors
+from dragoman.studio.views.runs import describe_run
 from dragoman.training.plan import plan
 from dragoman.training.plan.classes import find_classes
 
@@ -100,6 +105,18 @@ def test_forbidden_classes_and_forced_beginnings(system: dragoman.System) -> Non
     assert {output.text for output in system.predict("bbbb", prefix="ne", n_best=2).outputs} == {"negative", "neutral"}
     with pytest.raises(UserError, match="every class of this run contains what is forbidden"):
         system.predict("bbbb", forbid=["i", "e"])
+
+
+def test_the_studio_ranks_labels_by_their_probability_and_compares_them_whole(
+    system: dragoman.System, run: Path
+) -> None:
+    assert describe_run(run, "run").search.normalize == "none"
+    rows, side = read_test_examples(system, run)
+    errors = describe_errors(system, rows, side, "run")
+    assert [metric.name for metric in errors.metrics] == ["exact"]
+    assert all(len(row.spans) == 1 for row in errors.rows)
+    request = PredictRequest(input={"source": "bbbb"}, forbidden=["negative"])
+    assert "negative" not in [output.text for output in inspect(system, "bbbb", request).prediction.outputs]
 
 
 def test_the_report_has_accuracy_once_with_a_baseline_and_every_class(run: Path, call: Any) -> None:

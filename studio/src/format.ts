@@ -54,6 +54,12 @@ export function sourceText(source: Record<string, string>): string {
   return parts.length === 1 ? parts[0] : Object.entries(source).map(([name, text]) => `${name}: ${text}`).join("  ·  ");
 }
 
+/** A source for a list to choose from: of several, the beginning of each. */
+export function sourceChoice(source: Record<string, string>): string {
+  const parts = Object.values(source);
+  return parts.map((text) => shortened(text, Math.max(12, parts.length > 1 ? Math.floor(60 / parts.length) : 38))).join(" | ");
+}
+
 /** 1, 2 or 5 times a power of ten, so that about `wanted` of them fit between. */
 export function ticks(low: number, high: number, wanted: number): { values: number[]; step: number } {
   const span = high - low || 1;

@@ -100,7 +100,7 @@ export interface Started {
 export interface Stepped {
   update: number;
   epoch: number;
-  loss: number | null; // Per target token, label smoothing included; None if it is not finite.
+  loss: number | null; // Per target token, without label smoothing; None if it is not finite.
   learning_rate: number;
   gradient_norm: number | null;
   tokens_per_second: number;
@@ -288,7 +288,7 @@ export interface Reference {
   text: string;
   log_prob: number | null; // None if the probability is zero.
   score: number | null; // What the search would have ranked it by.
-  verdict: "found" | "search error" | "model error";
+  verdict: "found" | "excluded" | "search error" | "model error"; // Excluded: the forced beginning, or what is banned, does not permit it.
   sentence: string; // The verdict in words.
   lost_at: number | null; // The step, from 0, at which it fell out of the beam.
   margin: number | null; // How far its summed log-probability was below the beam at that step.
@@ -425,6 +425,7 @@ export interface ComparedScore {
 export interface ComparedRow {
   index: number;
   line: number;
+  unit: string; // What the line number counts: "line" or "row".
   source: Record<string, string>; // By name; of a file, its name without the folder.
   files: Record<string, SourceFile>; // The sources that are files, by name.
   references: string[];

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ def test_spans_put_together_give_both_texts(output: str, reference: str) -> None
 def test_words_are_compared_whole() -> None:
     different = [(span.output, span.reference) for span in diff_texts("the cat sat", "the bat sat") if not span.same]
     assert different == [("cat", "bat")]
+
+
+def test_labels_are_compared_whole() -> None:
+    (span,) = diff_texts("entails", "neutral", whole=True)
+    assert (span.same, span.output, span.reference) == (False, "entails", "neutral")
+    assert diff_texts("neutral", "neutral", whole=True)[0].same
 
 
 def test_the_rows_of_a_run_are_found_again(tiny_run: Any, recurrent: System) -> None:
@@ -77,6 +84,15 @@ def test_a_run_compared_with_itself_is_no_better(tiny_run: Any, recurrent: Syste
     assert comparison.wins == comparison.losses == 0 and comparison.ties == comparison.count == len(rows)
     assert comparison.rows == [] and comparison.scores[0].difference == 0 and comparison.scores[0].p_value == 1.0
     assert "no difference" in comparison.scores[0].verdict
+
+
+def test_a_comparison_counts_rows_in_memory_as_rows(tiny_run: Any, recurrent: System, heads: System) -> None:
+    rows, side = read_test_examples(recurrent, tiny_run.folder)
+    in_a_file = compare_systems(recurrent, heads, rows, side)
+    in_memory = compare_systems(recurrent, heads, [replace(row, unit="row") for row in rows], "the list")
+    assert f"  line {in_a_file.rows[0].line}  " in in_a_file.to_text()
+    assert f"  row {in_memory.rows[0].line}  " in in_memory.to_text() and "  line " not in in_memory.to_text()
+    assert "row" in in_memory.rows[0].to_row()
 
 
 def test_two_runs_are_compared_row_by_row(tiny_run: Any, recurrent: System, heads: System) -> None:

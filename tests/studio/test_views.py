@@ -192,6 +192,16 @@ def test_where_the_reference_was_lost(recurrent: System) -> None:
         assert marked[lost][0].margin == pytest.approx(shown.reference.margin, abs=1e-4)
 
 
+def test_a_reference_that_the_request_excludes_is_no_search_error(recurrent: System) -> None:
+    best = recurrent("abcd")
+    other = recurrent.target.encode(next(sign for sign in "abcdefgh" if sign != best[0]))
+    prediction, _ = predict(recurrent, "abcd", make_request(reference=best, prefix_tokens=[*other]))
+    assert prediction.reference is not None and prediction.reference.verdict == "excluded"
+    assert "forced beginning" in prediction.reference.sentence
+    prediction, _ = predict(recurrent, "abcd", make_request(reference=best, forbidden=[best[0]]))
+    assert prediction.reference is not None and prediction.reference.verdict == "excluded"
+
+
 def test_a_search_error_is_told_from_a_model_error(recurrent: System) -> None:
     """What a wide beam finds and greedy search does not is a search error of the greedy search."""
     for text in ("abcd", "hgfe", "aabbcc", "dcbahg", "ghab", "fedcba", "ahbgcf", "ccddee"):

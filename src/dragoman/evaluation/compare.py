@@ -19,7 +19,7 @@ from dragoman.evaluation.rows import (
     Span,
     decode_rows,
     diff_texts,
-    first_lines,
+    first_examples,
     name_metric,
     nearest_reference,
     row_statistics,
@@ -58,6 +58,7 @@ class ComparedRow:
 
     index: int  # among the distinct sources, from 0
     line: int  # in its file
+    unit: str  # what ``line`` counts: lines of a file, or rows
     source: dict[str, str]
     references: list[str]
     a: str  # outputs
@@ -70,7 +71,7 @@ class ComparedRow:
 
     def to_row(self) -> dict[str, Any]:
         """Return the row as cells of a table."""
-        cells = {"line": self.line, **self.source, "reference": self.references[0], "a": self.a, "b": self.b}
+        cells = {self.unit: self.line, **self.source, "reference": self.references[0], "a": self.a, "b": self.b}
         return {**cells, "a_value": self.a_value, "b_value": self.b_value, "gain": self.gain}
 
 
@@ -128,7 +129,7 @@ class Comparison:
         for row in self.rows[:ROWS_SHOWN]:
             lines += [
                 "",
-                f"  line {row.line}  {_shorten(' | '.join(row.source.values()))}",
+                f"  {row.unit} {row.line}  {_shorten(' | '.join(row.source.values()))}",
                 f"    reference  {_shorten(row.references[0])}",
                 f"    A {row.a_value:8.2f}  {_shorten(row.a)}",
                 f"    B {row.b_value:8.2f}  {_shorten(row.b)}",
@@ -174,7 +175,7 @@ def compare_systems(
     outputs = texts_of(decoded[0].predictions), texts_of(decoded[1].predictions)
     differing = [index for index in range(len(gains)) if outputs[0][index] != outputs[1][index]]
     differing.sort(key=lambda index: (-abs(gains[index]), -edits[index], index))
-    lines = first_lines(examples)
+    places = first_examples(examples)
     wins, losses = int((gains > 1e-9).sum()), int((gains < -1e-9).sum())
     return Comparison(
         a_name=names[0],
@@ -189,8 +190,9 @@ def compare_systems(
         rows=[
             _compare_row(
                 decoded[0],
+                bool(a.classes),
                 index,
-                lines[index],
+                places[index],
                 (outputs[0][index], outputs[1][index]),
                 (float(values[0][index]), float(values[1][index])),
                 float(gains[index]),
@@ -209,11 +211,18 @@ def _compare_scores(
 
 
 def _compare_row(
-    decoded: Decoded, index: int, line: int, outputs: tuple[str, str], values: tuple[float, float], gain: float
+    decoded: Decoded,
+    whole: bool,
+    index: int,
+    example: Example,
+    outputs: tuple[str, str],
+    values: tuple[float, float],
+    gain: float,
 ) -> ComparedRow:
     references = decoded.references[index]
-    spans = [diff_texts(output, nearest_reference(output, references)) for output in outputs]
-    return ComparedRow(index, line, decoded.sources[index], references, *outputs, *values, gain, *spans)
+    spans = [diff_texts(output, nearest_reference(output, references), whole) for output in outputs]
+    place = example.line, example.unit
+    return ComparedRow(index, *place, decoded.sources[index], references, *outputs, *values, gain, *spans)
 
 
 def _verdict(metric: MetricName, difference: Difference, names: tuple[str, str]) -> str:

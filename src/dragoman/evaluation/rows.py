@@ -74,16 +74,21 @@ def name_metric(name: str, report: Report) -> MetricName:
     return MetricName(name, label, metric.better, metric.unit)
 
 
-def first_lines(examples: Sequence[Example]) -> list[int]:
-    """Return the line where each distinct source first occurs, in the order of ``references``."""
-    lines: dict[Identity, int] = {}
+def first_examples(examples: Sequence[Example]) -> list[Example]:
+    """Return the example where each distinct source first occurs, in the order of ``references``."""
+    first: dict[Identity, Example] = {}
     for example in examples:
-        lines.setdefault(identity(example), example.line)
-    return list(lines.values())
+        first.setdefault(identity(example), example)
+    return list(first.values())
 
 
-def diff_texts(output: str, reference: str) -> list[Span]:
-    """Return where two texts agree and differ: by character in single words, else by word."""
+def diff_texts(output: str, reference: str, whole: bool = False) -> list[Span]:
+    """Return where two texts agree and differ: by character in single words, else by word.
+
+    ``whole``: they are labels, which are the same or not.
+    """
+    if whole:
+        return [Span(output == reference, output, reference)]
     by_character = max(len(output), len(reference)) <= LONGEST_BY_CHARACTER and " " not in output + reference
     ours, theirs = ([*text] if by_character else re.findall(r"\s+|[^\s]+", text) for text in (output, reference))
     matcher = SequenceMatcher(None, ours, theirs, autojunk=False)

@@ -47,7 +47,7 @@ def inspect(
         normalize=request.normalize,
         max_length=request.max_length,
         sample=False,
-        **system.forbidding(request.forbidden),
+        forbid=request.forbidden or None,
     )
     prepared = read_input(session, source, limits)
     prefix = _encode_prefix(system, prepared, request)

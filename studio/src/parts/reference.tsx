@@ -1,9 +1,9 @@
 import { number } from "../format";
 import type { Reference } from "../records";
 
-const WORDS = { found: "found", "search error": "search error", "model error": "model error" };
+const WORDS = { found: "found", excluded: "excluded", "search error": "search error", "model error": "model error" };
 
-/** Whether the reference was found, lost by the search, or is less probable than the output. */
+/** Whether the reference was found, excluded by the request, lost by the search, or is less probable than the output. */
 export function ReferenceNote({ reference }: { reference: Reference }) {
   return (
     <section className="reference-note" aria-label="Reference">

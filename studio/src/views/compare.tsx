@@ -81,7 +81,7 @@ function Compared({ comparison, open }: { comparison: Comparison; open(row: Comp
                   <td className="text-cell" data-label={a}><Marked spans={row.a_spans} text={row.a} /></td>
                   <td className="text-cell" data-label={b}><Marked spans={row.b_spans} text={row.b} /></td>
                   <td className="figure" data-label={`Gain of ${b}`}>{row.gain > 0 ? "+" : ""}{number(row.gain, 1)}</td>
-                  <td><button className="quiet" onClick={() => open(row)} aria-label={`Look inside line ${row.line}`}>Look inside</button></td>
+                  <td><button className="quiet" onClick={() => open(row)} aria-label={`Look inside ${row.unit} ${row.line}`}>Look inside</button></td>
                 </tr>
               ))}
             </tbody>

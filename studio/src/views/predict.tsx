@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "react";
 import type { View } from "../app";
 import type { Backend } from "../backend";
 import type { Decoding } from "../decoding";
-import { direction, duration, number, shortened, sourceText } from "../format";
+import { direction, duration, number, sourceChoice, sourceText } from "../format";
 import { Field, NumberField } from "../parts/controls";
 import { SourceInput } from "../parts/source_input";
 import { Empty, Loading, ProblemNote } from "../parts/states";
@@ -134,7 +134,7 @@ function Examples({ decoding }: { decoding: Decoding }) {
         <select id={id} value={shown} onChange={(event) => tryExample(examples[Number(event.target.value)])}>
           {shown < 0 && <option value={-1}>choose one…</option>}
           {examples.map((one, index) => (
-            <option key={index} value={index}>{shortened(sourceText(one.source))}</option>
+            <option key={index} value={index}>{sourceChoice(one.source)}</option>
           ))}
         </select>
       )}

@@ -31,6 +31,8 @@ class ComparedRow(Record):
 
     index: int
     line: int
+    unit: str
+    """What the line number counts: "line" or "row"."""
     source: dict[str, str]
     """By name; of a file, its name without the folder."""
     files: dict[str, SourceFile]

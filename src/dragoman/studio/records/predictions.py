@@ -105,7 +105,8 @@ class Reference(Record):
     """None if the probability is zero."""
     score: float | None
     """What the search would have ranked it by."""
-    verdict: Literal["found", "search error", "model error"]
+    verdict: Literal["found", "excluded", "search error", "model error"]
+    """Excluded: the forced beginning, or what is banned, does not permit it."""
     sentence: str
     """The verdict in words."""
     lost_at: int | None

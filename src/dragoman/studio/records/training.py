@@ -21,7 +21,7 @@ class Stepped(Record):
     update: int
     epoch: int
     loss: float | None
-    """Per target token, label smoothing included; None if it is not finite."""
+    """Per target token, without label smoothing; None if it is not finite."""
     learning_rate: float
     gradient_norm: float | None
     tokens_per_second: float

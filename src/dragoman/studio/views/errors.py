@@ -13,7 +13,7 @@ from dragoman.evaluation.evaluate import Decoded, measure, source_length
 from dragoman.evaluation.rows import (
     decode_rows,
     diff_texts,
-    first_lines,
+    first_examples,
     name_metric,
     nearest_reference,
     row_statistics,
@@ -43,9 +43,10 @@ def describe_errors(
     began = time.perf_counter()
     decoded = decode_rows(system, examples, beam, job.checkpoint)
     report = measure(system, decoded)
-    statistics = row_statistics(decoded, report, also=("cer",))
+    also = () if system.classes else ("cer",)  # labels are right or wrong as a whole
+    statistics = row_statistics(decoded, report, also)
     values = {name: each.row_scores() for name, each in statistics.items()}
-    lines = first_lines(examples)
+    lines = [example.line for example in first_examples(examples)]
     count = min(limit, len(decoded.sources))
     rows = [_describe_row(system, decoded, index, lines[index], values, link) for index in range(count)]
     return records.Errors(
@@ -66,7 +67,7 @@ def _describe_row(
     prediction, scored, targets = decoded.predictions[index], decoded.scored[index], decoded.references[index]
     source = decoded.sources[index]
     tokenizers = source_tokenizers(system)
-    spans = diff_texts(prediction.text, nearest_reference(prediction.text, targets))
+    spans = diff_texts(prediction.text, nearest_reference(prediction.text, targets), whole=bool(system.classes))
     texts, files = describe_source(system, source, link)
     return records.ErrorRow(
         index=index,

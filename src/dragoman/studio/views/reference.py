@@ -1,8 +1,8 @@
 """Whether the search found the reference, and if not, why and at which step it was lost.
 
-A search error is a reference that the model scores higher than the output. Any other reference that
-was not found is a model error (Stahlberg and Byrne, 2019, "On NMT search errors and model errors:
-cat got your tongue?").
+A reference that the request itself does not permit is excluded. A search error is a reference that
+the model scores higher than the output. Any other reference that was not found is a model error
+(Stahlberg and Byrne, 2019, "On NMT search errors and model errors: cat got your tongue?").
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dragoman.inference.scoring import ForcedPath
 from dragoman.inference.system import System
 from dragoman.studio import records
 from dragoman.studio.inspection import Inspection
-from dragoman.studio.views.tokens import describe_tokens
+from dragoman.studio.views.tokens import describe_tokens, permitted_tokens
 from dragoman.types import KEPT, PRUNED, Frontier
 
-Verdict: TypeAlias = Literal["found", "search error", "model error"]
+Verdict: TypeAlias = Literal["found", "excluded", "search error", "model error"]
 
 TOLERANCE = 1e-5  # two orders of summation may differ by as much in a normalised score
 
@@ -96,13 +96,31 @@ def _judge(inspection: Inspection, text: str, path: ForcedPath, score: float) ->
     is_same_text = inspection.prediction.text == inspection.system.target.canonical(tidy(text))
     if best.tokens == path.tokens or is_same_text:
         return "found"
+    if not _begins_as_forced(inspection, path) or _is_forbidden(inspection, path):
+        return "excluded"
     return "search error" if score > best.score + TOLERANCE else "model error"
+
+
+def _begins_as_forced(inspection: Inspection, path: ForcedPath) -> bool:
+    return path.tokens[: len(inspection.prefix)] == inspection.prefix
+
+
+def _is_forbidden(inspection: Inspection, path: ForcedPath) -> bool:
+    """Tell whether a rule of the search forbids a token of the reference; unknown tokens do not count here."""
+    return any(
+        token != UNK and not permitted_tokens(inspection.session, path.tokens[:index], [token])
+        for index, token in enumerate(path.tokens)
+    )
 
 
 def _explain(inspection: Inspection, verdict: Verdict, path: ForcedPath, score: float, lost_at: int | None) -> str:
     if verdict == "found":
         return "The best output is the reference."
     best = inspection.result.best.score
+    if verdict == "excluded":
+        if not _begins_as_forced(inspection, path):
+            return "No output can be the reference, because it does not begin as the forced beginning does."
+        return "No output can be the reference, because it has something that the search may not write."
     if verdict == "search error":
         sentence = f"The model scores the reference ({score:.3f}) higher than the output ({best:.3f})"
         was_found = lost_at is None and len(follow_path(inspection, path.tokens)) == len(path.tokens)
@@ -112,8 +130,6 @@ def _explain(inspection: Inspection, verdict: Verdict, path: ForcedPath, score: 
         sentence = f"The model scores the output ({best:.3f}) higher than the reference ({shown})."
     if UNK in path.tokens:
         sentence += " The reference has tokens that are not in the vocabulary."
-    if inspection.prefix and path.tokens[: len(inspection.prefix)] != inspection.prefix:
-        sentence += " The reference does not begin with the forced prefix."
     if lost_at is not None and inspection.session.config.beam > 1:
         sentence += f" It left the beam at token {lost_at + 1}."
     return sentence

@@ -11,7 +11,7 @@ import numpy as np
 
 from dragoman.data.examples import Example, references
 from dragoman.errors import UserError
-from dragoman.evaluation.rows import first_lines
+from dragoman.evaluation.rows import first_examples
 from dragoman.inference.predictions import Raw
 from dragoman.inference.requests import PreparedInput
 from dragoman.inference.system import System
@@ -131,7 +131,7 @@ def index_examples(
         raise UserError("a language model has no source, so there is no map of sources")
     session = system.session()
     groups = references(examples)
-    lines = first_lines(examples)
+    lines = [example.line for example in first_examples(examples)]
     order = np.random.default_rng(0).permutation(len(groups))[: max(drawn, MAX_INDEXED)]
     indexed: list[IndexedExample] = []
     blocks: list[np.ndarray] = []

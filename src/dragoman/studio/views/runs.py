@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -51,7 +51,7 @@ def describe_run(folder: Path, identity: str, parameters: int | None = None, nam
         vocabulary=setup.target.size,
         parameters=parameters,
         metric=recipe.metric,
-        search=describe_search(recipe.search),
+        search=describe_search(recipe.search, setup.classes),
         ready=(folder / WEIGHTS).exists(),
         evaluation=_read_evaluation(folder),
         held_out=_name_held_out(folder, files),
@@ -60,9 +60,10 @@ def describe_run(folder: Path, identity: str, parameters: int | None = None, nam
     )
 
 
-def describe_search(config: SearchConfig) -> records.Search:
-    """Describe the settings of a search."""
-    return records.Search(beam=config.beam, n_best=config.n_best, normalize=config.normalize, alpha=config.alpha)
+def describe_search(config: SearchConfig, classes: Sequence[str] = ()) -> records.Search:
+    """Describe the settings of a search. A classifier, which has ``classes``, ranks them by their probability."""
+    normalize = "none" if classes else config.normalize
+    return records.Search(beam=config.beam, n_best=config.n_best, normalize=normalize, alpha=config.alpha)
 
 
 def describe_training(folder: Path, run: str = "", after: int = 0) -> records.Training:
