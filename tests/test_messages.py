@@ -82,6 +82,13 @@ def test_quiet_and_verbose_answers(call: Any, tiny_run: Any) -> None:
     assert "distinct characters" in measured.err and "beam = 5" in measured.err
 
 
+def test_quiet_checks_and_comparisons_are_only_their_results(call: Any, tiny_run: Any) -> None:
+    commands = ("check", tiny_run.pairs), ("compare", tiny_run.folder, tiny_run.folder, tiny_run.pairs)
+    for arguments in commands:
+        plain, quiet = call(*arguments), call(*arguments, "--quiet")
+        assert plain.code == quiet.code == 0 and plain.out == quiet.out and quiet.err == ""
+
+
 def test_quiet_and_verbose_together_are_refused(call: Any, tiny_run: Any) -> None:
     answer = call("predict", tiny_run.folder, "--quiet", "--verbose")
     assert answer.code == 2 and "contradict" in answer.err

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.data.audit.audit import CATEGORIES, Audit, fate
+from dragoman.data.audit.file_statistics import FileStatistics, Spread
 from dragoman.data.audit.text_statistics import LengthStatistics, TextStatistics
 from dragoman.data.examples import Example, overlap, references, tidy
 from dragoman.data.reading.read import read
@@ -59,6 +60,20 @@ def test_report_fits_a_terminal_and_names_everything() -> None:
     for _, name in CATEGORIES.values():
         assert name in report
     assert report.isprintable() or set(report) - {"\n"} == {c for c in report if c.isprintable()}
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_report_is_folded_to_a_narrow_terminal(width: int) -> None:
+    audit = full_audit()
+    examples = [Example({"premise": "a b", "hypothesis": "b"}, "c", line, "x.tsv") for line in (1, 2)]
+    audit.statistics = {}
+    audit.describe(examples)
+    audit.media["source"] = FileStatistics("image", 3, {"width in pixels": Spread.of([15, 90, 100])}, {})
+    report = audit.report(width)
+    assert max(map(len, report.split("\n"))) <= width
+    for name in ("premise", "hypothesis", "target", "characters per word", *(name for _, name in CATEGORIES.values())):
+        assert name in report
+    assert "…" not in report.replace(", …", "").replace("…a", "")  # folded, not cut
 
 
 def test_counts_are_complete_though_few_places_are_named() -> None:

@@ -104,7 +104,7 @@ def test_several_sources_are_one_and_none_is_the_target() -> None:
 
 
 def test_what_cannot_be_split_is_said() -> None:
-    with pytest.raises(UserError, match=r"^f: 9 distinct sources are too few"):
+    with pytest.raises(UserError, match=r"^f: too few to hold some out for dev or test: 9 distinct sources"):
         split(corpus(9))
     with pytest.raises(UserError, match="too few"):
         split([])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import pkgutil
+import sys
 from typing import Annotated
 
 import typer
 
 from dragoman.cli.counting import LiveCount, is_terminal
+from dragoman.cli.messages import Quiet, terminal_width
 from dragoman.cli.options import (
     Files,
     Json,
@@ -51,13 +53,14 @@ def check(
         ),
     ] = None,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Audit the data before training: dropped and repaired rows, lengths, overlap with dev and test."""
     from dragoman.cli.preparing import PreparationDisplay
     from dragoman.recipe import check as checking
 
-    preparation = PreparationDisplay()
-    count = LiveCount("rows read", shown=is_terminal("stderr"))
+    preparation = PreparationDisplay(quiet)
+    count = LiveCount("rows read", shown=is_terminal("stderr") and not quiet)
 
     def show_stage(stage: str, done: int, total: int | None) -> None:
         count.close()  # one display at a time: from here on, the stages count the rows
@@ -83,4 +86,4 @@ def check(
     if as_json:
         print_json(checked.to_json())
     else:
-        typer.echo(checked.to_text(), nl=False)
+        typer.echo(checked.to_text(terminal_width(sys.stdout)), nl=False)

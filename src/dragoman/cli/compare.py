@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.evaluate import read_corpus
+from dragoman.cli.messages import Messages, Quiet
 from dragoman.cli.options import Beam, Device, Json, Root, SourceColumn, TargetColumn, print_json
 
 
@@ -28,6 +29,7 @@ def compare(
     root: Root = None,
     as_json: Json = False,
     device: Device = "auto",
+    quiet: Quiet = False,
 ) -> None:
     """Compare runs on the same rows: which is better, how certainly, and where do two of them differ?
 
@@ -35,6 +37,7 @@ def compare(
     """
     from dragoman.evaluation import verbs
 
+    Messages.of(quiet, verbose=False)
     folders, files = split_arguments(paths)
     entrants = verbs.open_entrants(folders, device)
     corpus = read_corpus(entrants[0].systems[0], files, source, target, root)

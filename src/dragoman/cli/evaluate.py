@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import TYPE_CHECKING
 
 import typer
 
-from dragoman.cli.messages import Messages, Quiet, Verbose, progress_bar
+from dragoman.cli.messages import Messages, Quiet, Verbose, progress_bar, terminal_width
 from dragoman.cli.options import (
     CTC,
     BatchSize,
@@ -59,7 +60,7 @@ def evaluate(
     system = next(iter(systems.values()))
     corpus = read_corpus(system, files, source, target, root)
     messages.detail(f"{system!r} on {system.device}")
-    messages.detail(corpus.audit.report())
+    messages.detail(corpus.audit.report(terminal_width(sys.stderr)))
     messages.detail(f"search: {describe_search(system.search_config(beam=beam, ctc=ctc))}")
     with progress_bar("evaluating", messages) as on_progress:
         report = verbs.evaluate_runs(systems, corpus.examples, batch=batch, on_progress=on_progress, beam=beam, ctc=ctc)
@@ -93,7 +94,7 @@ def score(
     system = load_system(run, device, ensemble)
     corpus = read_corpus(system, files, source, target, root)
     messages.detail(f"{system!r} on {system.device}")
-    messages.detail(corpus.audit.report())
+    messages.detail(corpus.audit.report(terminal_width(sys.stderr)))
     examples = corpus.examples
     texts = [example.target for example in examples]
     scored_rows = verbs.score_examples(system, examples, batch)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
 from dragoman.errors import UnfinishedRun, UserError
+
+FULL_WIDTH = 200  # columns of what is no terminal: nothing is folded for it
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more about what is done and with what settings.")]
@@ -42,6 +45,11 @@ class Messages:
         """Print what is wanted with ``--verbose`` only."""
         if self.verbose:
             typer.echo(text, err=True)
+
+
+def terminal_width(stream: TextIO) -> int:
+    """Return the columns of the terminal that the stream writes to, or many if it writes elsewhere."""
+    return shutil.get_terminal_size().columns if stream.isatty() else FULL_WIDTH
 
 
 @contextmanager

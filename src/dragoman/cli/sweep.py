@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.messages import Messages, Quiet, Verbose
+from dragoman.cli.messages import Messages, Quiet, Verbose, terminal_width
 from dragoman.cli.options import Json, print_json
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _print_data(planned: Plan, messages: Messages) -> None:
 
     data = planned.data
     for name, audit in data.audits.items():
-        messages.note(f"{name}: {audit.report()}\n")
+        messages.note(f"{name}: {audit.report(terminal_width(sys.stderr))}\n")
     if data.held_out:
         messages.note(data.held_out)
     for name, overlap in data.overlaps.items():

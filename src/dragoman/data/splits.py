@@ -117,7 +117,7 @@ def read_data(
         how = (
             ": the end of the text, each in one piece"
             if config.running
-            else f", chosen by a hash of the {unit}, so that no {unit} stands on two sides"
+            else f", chosen by a hash of the {unit}, so that no {unit} is on two sides"
         )
         sentence = (
             f"{len(dev_rows):,} rows held out as dev" + (f" and {len(test_rows):,} as test" if test_share else "") + how
@@ -213,8 +213,8 @@ def _split_on_disk(rows: MappedRows, dev: float, test: float, limit: int) -> Sid
 def _refuse_few(sources: int, file: str, unit: str) -> None:
     if sources < FEWEST:
         raise UserError(
-            f"{file}{sources} distinct {unit} are too few to hold some out for dev or test "
-            f"(at least {FEWEST} are needed); add rows, or give dev and test files of their own"
+            f"{file}too few to hold some out for dev or test: {sources} distinct {unit}, and at least {FEWEST} are "
+            f"needed; add rows, or give dev and test files of their own"
         )
 
 

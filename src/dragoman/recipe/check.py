@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dragoman.config import ConfigError, explain, nearest
-from dragoman.data.audit.audit import Audit
+from dragoman.data.audit.audit import WIDTH, Audit
 from dragoman.data.corpus.mapped.folder import Progress, Workspace, silent
 from dragoman.data.corpus.mapped.rows import MappedRows
 from dragoman.data.examples import SOURCE, TARGET, Overlap
@@ -46,13 +46,13 @@ class DataCheck:
     def _repr_html_(self) -> str:
         return html_text(self.to_text())
 
-    def to_text(self) -> str:
-        """Return the report for a terminal."""
-        parts = [self.audit.report()]
+    def to_text(self, width: int = WIDTH) -> str:
+        """Return the report for a terminal of ``width`` columns."""
+        parts = [self.audit.report(width)]
         if self.tokens is not None:
             parts.append("\n".join(self.tokens.lines()))
         for name, overlapping in self.overlaps.items():
-            parts += [f"{name}: {self.corpora[name].audit.report()}", f"{name}: {overlapping.report()}"]
+            parts += [f"{name}: {self.corpora[name].audit.report(width)}", f"{name}: {overlapping.report()}"]
         return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> dict[str, Any]:

@@ -20,13 +20,18 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
+def terminal_width() -> int | None:
+    """Return the columns of the terminal on standard error; None if it is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+
+
 def fold(line: str, width: int | None = None, at: str = " ") -> str:
     """Return a line as several that fit the terminal, or ``width``; those after the first are indented.
 
     ``at``: what stands where a line may be broken. Without a terminal nothing is folded.
     """
     if width is None:
-        width = shutil.get_terminal_size().columns if sys.stderr.isatty() else len(line)
+        width = terminal_width() or len(line)
     if len(line) <= width:
         return line
     indent = line[: len(line) - len(line.lstrip())]

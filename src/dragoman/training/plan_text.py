@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dragoman.data.audit.audit import WIDTH as AUDIT_WIDTH
 from dragoman.data.examples import count_sources
 from dragoman.training.events import ENDLESS
-from dragoman.training.lines import fold, format_duration, print_line
+from dragoman.training.lines import fold, format_duration, print_line, terminal_width
 
 if TYPE_CHECKING:
     from dragoman.data.splits import Data
@@ -19,15 +20,17 @@ if TYPE_CHECKING:
 
 def print_plan(plan: Plan, trainer: Trainer, *, every_setting: bool = False) -> None:
     """Print the audit, what was chosen and why, and how long training may take."""
-    for line in describe_plan(plan, trainer, every_setting=every_setting):
+    for line in describe_plan(plan, trainer, every_setting=every_setting, width=terminal_width()):
         print_line(line if "\n" in line else fold(line))  # the audit is a table, which has its own lines
 
 
-def describe_plan(plan: Plan, trainer: Trainer, *, every_setting: bool = False) -> Iterator[str]:
-    """Yield the lines of ``print_plan``."""
+def describe_plan(
+    plan: Plan, trainer: Trainer, *, every_setting: bool = False, width: int | None = None
+) -> Iterator[str]:
+    """Yield the lines of ``print_plan``; the audit is laid out for a terminal of ``width`` columns."""
     data = plan.data
     for name, audit in data.audits.items():
-        yield f"{name}: {audit.report()}\n"
+        yield f"{name}: {audit.report(width or AUDIT_WIDTH)}\n"
     if data.held_out:
         yield data.held_out
     for name, overlap in data.overlaps.items():

@@ -51,7 +51,8 @@ CATEGORIES: dict[str, tuple[Fate, str]] = {
 EXAMPLES = 5  # places listed for each category; the count is always complete
 BROKEN = 1000  # most rows with an unusable file that are listed one by one
 BROKEN_SHOWN = 20  # and in the report
-_WIDTH = 118  # characters of a line of the report
+WIDTH = 118  # characters of a line of the report, unless the terminal is narrower
+_LABEL, _CELL = 40, 26  # characters of the columns of the table
 
 
 def fate(category: str) -> Fate:
@@ -213,33 +214,34 @@ class Audit:
         share = f" ({self.used / self.rows:.1%})" if self.rows else ""
         return f"{self.used:,} of {self.rows:,} rows used{share}"
 
-    def report(self) -> str:
-        """Return the report for a terminal: about forty lines, and the unusable files."""
+    def report(self, width: int = WIDTH) -> str:
+        """Return the report for a terminal of ``width`` columns: about forty lines, and the unusable files."""
+        width = max(_LABEL + 20, min(width, WIDTH))
         summary, names = self.summary(), " + ".join(self.files)
-        free = _WIDTH - len(summary) - 2
+        free = width - len(summary) - 2
         names = names if len(names) <= free else "…" + names[1 - free :]  # the end of a path says most
         lines = [f"{names}: {summary}"]
         for note in self.notes:  # never cut: they say what to type
-            lines += textwrap.wrap(note, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+            lines += textwrap.wrap(note, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
         if self.dropped > 0.1 * self.rows:
             lines.append(
                 f"  Attention: {self.dropped / self.rows:.0%} of the rows are not used. Is the file what it should be?"
             )
-        lines += self._section("Dropped", "dropped")
+        lines += self._section("Dropped", "dropped", width)
         lines += [f"    {place}" for place in self.broken[:BROKEN_SHOWN]]
         if len(self.broken) > BROKEN_SHOWN:
             lines.append(f"    … and more; --json names {min(len(self.broken), BROKEN):,}")
-        lines += self._section("Repaired", "repaired")
-        lines += self._section("Kept, but worth knowing", "kept")
+        lines += self._section("Repaired", "repaired", width)
+        lines += self._section("Kept, but worth knowing", "kept", width)
         if self.statistics:
-            lines += ["", *_table(self.statistics)]
+            lines += ["", *_tables(self.statistics, width)]
         if self.several:
             lines.append(f"  {self.several:,} of {self.sources:,} distinct sources have several targets; all are kept")
         for name, media in self.media.items():
-            lines += ["", *media.lines(name)]
-        return "\n".join(map(_clip, lines))
+            lines += ["", *media.lines(name, width)]
+        return "\n".join(folded for line in lines for folded in _fit(line, width))
 
-    def _section(self, heading: str, wanted: Fate) -> list[str]:
+    def _section(self, heading: str, wanted: Fate, width: int) -> list[str]:
         known = [category for category in CATEGORIES if category in self.findings]
         later = [category for category in self.findings if category not in CATEGORIES]
         categories = [category for category in known + later if fate(category) == wanted]
@@ -255,8 +257,11 @@ class Audit:
             line = f"  {title(category):<29}{finding.count:>9,}  {word} {numbers}{more}"
             reason = f"({finding.places[0].reason})"
             # a limit of training is named at the end of the reason, which is not cut then
-            is_cut = len(line) + len(reason) >= _WIDTH and category in later
-            lines += [line, f"    {reason}"] if is_cut else [f"{line} {reason}"]
+            is_cut = len(line) + len(reason) >= width and (category in later or width < WIDTH)
+            if is_cut and width < WIDTH:  # the places go below, folded as one text
+                lines += [line[:_LABEL], f"    {line[_LABEL:].strip()} {reason}"]
+            else:
+                lines += [line, f"    {reason}"] if is_cut else [f"{line} {reason}"]
         return lines
 
     def to_json(self) -> dict[str, Any]:
@@ -292,19 +297,39 @@ def name_earlier(earlier: Example, example: Example) -> str:
     return f"{earlier.unit} {earlier.line}" + (f" of {earlier.file}" if earlier.file != example.file else "")
 
 
-def _clip(line: str) -> str:
-    """Shorten a line of the report, except for a place, whose reason is at the end."""
-    return line if len(line) <= _WIDTH or line.startswith("    ") else line[: _WIDTH - 1] + "…"
+def _fit(line: str, width: int) -> list[str]:
+    """Return a line of the report as lines that fit the terminal.
+
+    At full width a line is cut, except for a place, whose reason is at the end. On a narrow terminal it is folded.
+    """
+    if len(line) <= width:
+        return [line]
+    if width == WIDTH:
+        return [line if line.startswith("    ") else line[: width - 1] + "…"]
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(
+        line, width, subsequent_indent=indent if len(indent) > 2 else indent + "    ", break_on_hyphens=False
+    )
 
 
-def _table(statistics: dict[str, TextStatistics]) -> Iterable[str]:
-    """Yield a table with one column per side and one line per measure."""
+def _tables(statistics: dict[str, TextStatistics], width: int) -> Iterable[str]:
+    """Yield a table with a column for each side, or tables of as many sides as fit side by side."""
+    names = list(statistics)
+    cell = _CELL if _LABEL + _CELL * len(names) <= width else min(_CELL, width - _LABEL)
+    together = max(1, (width - _LABEL) // cell)
+    for begin in range(0, len(names), together):
+        yield from [""] * (begin > 0)
+        yield from _table({name: statistics[name] for name in names[begin : begin + together]}, cell)
+
+
+def _table(statistics: dict[str, TextStatistics], width: int) -> Iterable[str]:
+    """Yield a table with one column, of ``width`` characters, per side and one line per measure."""
     sides = list(statistics.values())
 
     def line(label: str, cells: Iterable[str]) -> str:
-        return f"  {label:<38}" + "".join(f"{cell:>26}" for cell in cells)
+        return f"  {label:<{_LABEL - 2}}" + "".join(f"{cell:>{width}}" for cell in cells)
 
-    yield "Text" + line("", (name[:24] for name in statistics))[4:]
+    yield "Text" + line("", (name[: width - 2] for name in statistics))[4:]
     for label, lengths in (
         ("characters", [side.characters for side in sides]),
         ("words", [side.words for side in sides]),
@@ -316,7 +341,7 @@ def _table(statistics: dict[str, TextStatistics]) -> Iterable[str]:
     yield line("distinct characters", (f"{side.distinct_characters:,}" for side in sides))
     yield line("distinct words", (f"{_about(side)}{side.distinct_words:,}" for side in sides))
     yield line("of these seen once", (f"{_about(side)}{side.words_once:,}" for side in sides))
-    yield line("characters a word", (f"{side.mean_word_length:.1f}" for side in sides))
+    yield line("characters per word", (f"{side.mean_word_length:.1f}" for side in sides))
     yield line("rows of one word", (f"{side.one_word_share:.0%}" for side in sides))
     yield line("rows of short spaced symbols", (f"{side.spaced_share:.0%}" for side in sides))
 

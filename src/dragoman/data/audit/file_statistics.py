@@ -11,6 +11,7 @@ from typing import Any
 from dragoman.data.media import Probe, file_kinds
 
 _BAR = 30  # characters of the longest bar
+_BEFORE_BAR = 38  # characters of a line before its bar
 _SHOWN = 4  # values of a count that are shown
 
 
@@ -39,8 +40,8 @@ class Spread:
         histogram = dict(sorted(bins.items()))
         return cls(ordered[0], median, math.fsum(ordered) / count, p95, ordered[-1], histogram)
 
-    def lines(self, label: str) -> Iterator[str]:
-        """Yield the lines of the report."""
+    def lines(self, label: str, width: int) -> Iterator[str]:
+        """Yield the lines of the report; no bar goes beyond ``width`` columns."""
         if self.minimum == self.maximum:
             yield f"  {label + ',':<20}all {_number(self.minimum)}"
             return
@@ -48,7 +49,7 @@ class Spread:
         yield f"  {label + ',':<20}min/median/mean/95 %/max  {numbers}"
         most = max(self.histogram.values())
         for bound, count in self.histogram.items():
-            bar = "█" * max(1, round(_BAR * count / most))
+            bar = "█" * max(1, round(min(_BAR, width - _BEFORE_BAR) * count / most))
             yield f"    over {_number(bound / 2):>6} to {_number(bound):>6}  {count:>9,}  {bar}"
 
 
@@ -76,13 +77,13 @@ class FileStatistics:
             math.fsum(probe.seconds for probe in probes),
         )
 
-    def lines(self, name: str) -> Iterator[str]:
-        """Yield the lines of the report about the source ``name``."""
+    def lines(self, name: str, width: int) -> Iterator[str]:
+        """Yield the lines of the report about the source ``name``; ``width``: of the terminal."""
         modality = file_kinds()[self.kind]
         length = f", {_duration(self.total_seconds)} together" if self.total_seconds else ""
         yield f"{modality.file_title} ({name}): {self.files:,} distinct{length}"
         for label, spread in self.measures.items():
-            yield from spread.lines(label)
+            yield from spread.lines(label, width)
         for label, counts in self.counts.items():
             shown = ", ".join(f"{value:,} ({count:,} files)" for value, count in list(counts.items())[:_SHOWN])
             if len(counts) == 1:

@@ -50,8 +50,11 @@ def label(path: str | Path) -> str:
     return "<stdin>" if str(path) == "-" else os.fsencode(path).decode("utf-8", "replace")
 
 
-def read_lines(path: str | Path, audit: Audit) -> Iterator[str | Refusal]:
-    """Yield every line without its end; ``audit`` records what is repaired or refused."""
+def read_lines(path: str | Path, audit: Audit, *, crlf_is_usual: bool = False) -> Iterator[str | Refusal]:
+    """Yield every line without its end; ``audit`` records what is repaired or refused.
+
+    ``crlf_is_usual``: the format is CSV, whose lines end in CR LF (RFC 4180), so that this is no repair.
+    """
     file = label(path)
     number = 0
     try:
@@ -66,8 +69,9 @@ def read_lines(path: str | Path, audit: Audit) -> Iterator[str | Refusal]:
                 if ended:
                     raw = raw[:-1]
                 if raw.endswith(b"\r"):
+                    if not crlf_is_usual or raw.endswith(b"\r\r"):
+                        audit.record("crlf", number, "the line ends in CR LF", file)
                     raw = raw.rstrip(b"\r")
-                    audit.record("crlf", number, "the line ends in CR LF", file)
                 if number == 1 and not ended and b"\r" in raw:
                     raise UserError(
                         f"{file}:1: the lines end in CR alone, so the whole file is one line; "
@@ -192,6 +196,8 @@ def _refuse_if_not_text(head: bytes, file: str) -> None:
         raise UserError(
             f"{file}:1: this is {file_kinds()[kind].file_noun}, not text; name such files in a column of a table"
         )
+    if head[8:9] == b"{" and head[4:8] == bytes(4):  # the length of the header, then the header as JSON
+        raise UserError(f"{file}:1: these are the weights of a model (safetensors), not text; give UTF-8 text")
     zeros = head.count(0)
     if len(head) >= 8 and zeros * 10 >= len(head) * 3:
         if zeros in (head[0::2].count(0), head[1::2].count(0)):

@@ -84,7 +84,8 @@ def file_rows(path: str | Path, config: DataConfig, audit: Audit) -> TextRows:
     format = column_format(path) or (None if config.format == "auto" else config.format)
     if format in FORMATS:
         return table_rows(column_table(path, format), config, audit)
-    lines = read_lines(path, audit)
+    is_csv = format == "csv" or (format is None and suffix(path) == ".csv")
+    lines = read_lines(path, audit, crlf_is_usual=is_csv)
     head = list(islice(lines, SAMPLE))
     if format is None:
         first = next((line for line in head if isinstance(line, str) and not is_blank(line)), "")
