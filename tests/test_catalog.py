@@ -96,11 +96,15 @@ def test_as_json(call: Any) -> None:
     assert json.loads(call("parts", "attention.dot", "--json").out) == {"attention": {"dot": plain["attention"]["dot"]}}
 
 
+def test_a_family_may_be_named_in_the_plural(call: Any) -> None:
+    assert call("parts", "presets").out == call("parts", "preset").out != b""
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
         ("rnn", "did you mean encoder.rnn or decoder.rnn?"),
-        ("decoders", "did you mean 'decoder'"),
+        ("decodes", "did you mean 'decoder'"),
         ("decoder.rrn", "did you mean 'decoder.rnn'"),
         ("luong2015", "did you mean preset.luong2015?"),
         ("", "no such part"),

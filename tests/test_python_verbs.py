@@ -139,6 +139,14 @@ def test_wrong_runs_are_refused_with_a_sentence(place: Path) -> None:
         dragoman.compare(["runs/a"], "test.tsv")
     with pytest.raises(UserError, match="takes the folder of a run"):
         dragoman.load([3])  # type: ignore[list-item]
+    with pytest.raises(UserError, match="takes the folder of a run"):
+        dragoman.load(3)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"runs is not the folder of a run, but it holds some.*runs/a, runs/b"):
+        dragoman.load("runs")
+    with pytest.raises(UserError, match=r"there is no folder runs/nothing"):
+        dragoman.load("runs/nothing")
+    with pytest.raises(UserError, match=r"test.tsv is a file, not the folder of a run"):
+        dragoman.load("test.tsv")
     with pytest.raises(UserError, match="evaluated as it is"):
         dragoman.evaluate(dragoman.load("runs/a"), "test.tsv", ensemble=["runs/b"])
     with pytest.raises(UserError, match="--lm-weight"):

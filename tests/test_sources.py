@@ -69,6 +69,12 @@ def test_an_answer_that_needs_both_sources_is_learnt(asked: tuple[Path, Path]) -
     assert found["confusion"]["accuracy"] == pytest.approx(found["scores"]["exact"]["value"])
 
 
+def test_csv_may_be_piped_if_its_header_names_the_sources(asked: tuple[Path, Path], call: Any) -> None:
+    source = {"story": "ann red bob blue", "question": "what has bob"}
+    answer = call("predict", asked[0], stdin=b"question,story\nwhat has bob,ann red bob blue\n")
+    assert answer.code == 0 and answer.lines == [System.load(asked[0])(source)], answer.err
+
+
 def test_predictions_say_which_source_a_position_belongs_to(asked: tuple[Path, Path]) -> None:
     system = System.load(asked[0])
     source = {"story": "ann red bob blue", "question": "what has bob"}

@@ -360,7 +360,7 @@ def test_columns_with_text_are_the_candidates_where_there_are_types() -> None:
         (["a.tsv", 2], "row 1 of the list: of type str"),
         ([("a",), ("b",)], "no second column"),
         ([("a", "b", "c")], "the list: 3 columns, and which are source and target is not clear"),
-        ([{"a": "x", "b": "y", "c": "z"}], "--source a --source b --target c"),
+        ([{"a": "x", "b": "y", "c": "z"}], 'for example: source=["a", "b"], target="c"'),
         ([(None, "x"), (None, "y")], "none of the 2 rows can be used"),
     ],
 )

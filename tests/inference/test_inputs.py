@@ -68,6 +68,27 @@ def write(path: Path, rows: list[Any]) -> Path:
 NAMED = [("wort", "laut"), *ROWS]
 
 
+def test_many_wrong_rows_are_counted_not_listed(call: Any, run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("wort,laut\n" + "bad\n" * 30, encoding="utf-8")
+    answer = call("predict", run, file)
+    assert answer.code == 1 and len(answer.lines) == 30
+    assert answer.err.count("1 column, but") == 20
+    assert answer.err.endswith("dragoman: 10 more of 30 inputs could not be read\n")
+
+
+def test_the_weights_of_a_model_are_no_text(call: Any, run: Path) -> None:
+    answer = call("predict", run, run / "model.safetensors")
+    assert answer.code == 2 and "the weights of a model (safetensors), not text" in answer.err
+
+
+def test_a_first_row_without_the_names_is_said_to_be_an_input(call: Any, run: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "t.csv", [("a", "b", "c"), ("0", "x", "abc")])
+    answer = call("predict", run, file)
+    assert len(answer.lines) == 2 and "the first row is an input" in answer.err
+    assert "the first row is an input" not in call("predict", run, write(tmp_path / "u.csv", NAMED)).err
+
+
 @pytest.mark.parametrize("name", ["t.tsv", "t.txt", "t.csv", "t.jsonl", "t.json", "t.xlsx", "t.parquet"])
 def test_a_table_is_read_as_a_table(call: Any, run: Path, expected: list[str], tmp_path: Path, name: str) -> None:
     """Before, the whole line with its target was the input of a run with one text source."""

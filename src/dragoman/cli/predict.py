@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 SHOWN = 5  # places that a message names; it counts the others
+PROBLEMS = 20  # inputs that could not be read which have a message of their own
 
 
 def predict(
@@ -152,7 +153,7 @@ def predict(
     messages.detail(f"{system!r} on {system.device}")
     messages.detail(f"search: {describe_search(system.search_config(**search))}")
     files = files or ["-"]
-    failed = False
+    failed = 0  # inputs that could not be read
     reader = InputReader(
         system,
         lines=lines,
@@ -193,9 +194,10 @@ def predict(
                 count(done)
                 problem = given.problem or prediction.error
                 if problem is not None:
-                    failed = True
+                    failed += 1
                     place = f"{given.place}: " if given.place else ""
-                    typer.echo(f"dragoman: {place}{problem}", err=True)
+                    if failed <= PROBLEMS:
+                        typer.echo(f"dragoman: {place}{problem}", err=True)
                 if not prediction.outputs[0].finished and not system.is_language_model:
                     unfinished_count += 1
                     unfinished += [number + 1] if len(unfinished) < SHOWN else []
@@ -208,6 +210,8 @@ def predict(
     if unfinished:
         places = _first_few(unfinished, unfinished_count)
         messages.note(f"dragoman: input {places}: the output had no end and was cut at the length limit")
+    if failed > PROBLEMS:
+        typer.echo(f"dragoman: {failed - PROBLEMS:,} more of {done - written:,} inputs could not be read", err=True)
     if failed:
         raise typer.Exit(1)
 

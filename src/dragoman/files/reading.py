@@ -44,7 +44,7 @@ def open_regular(path: str | Path, limit: int | None = None, *, buffering: int =
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
-            raise UserError(f"{path}: this is {kind}, not a regular file; give a file that is stored on a disk")
+            raise UserError(f"{path}: this is {kind}, not a regular file; give the path of a file")
         if limit is not None and status.st_size > limit:
             raise UserError(
                 f"{path}: has {status.st_size:,} bytes, but such a file has at most {limit:,}; it was not written by "

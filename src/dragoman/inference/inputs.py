@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from dragoman.inference.system import System
 
 
+STANDARD_INPUT = "standard input"  # as messages call it
+
+
 class Input(NamedTuple):
     """One input, which gives one line of output."""
 
@@ -83,7 +86,7 @@ class InputReader:
         yield from self._read_rows(memory_table(data), "", SAMPLE)
 
     def _read_file(self, file: str) -> Iterator[Input]:
-        label = "standard input" if file == "-" else file
+        label = STANDARD_INPUT if file == "-" else file
         folder = "" if file == "-" else os.path.dirname(file)
         if not self.as_lines and (format := column_format(file)) is not None:
             yield from self._read_rows(column_table(file, format), folder, SAMPLE)
@@ -116,6 +119,8 @@ class InputReader:
             return None
         first = lines[0] if lines else ""
         guess = guess_format(file, first)
+        if guess is None and self._is_csv_header(first):
+            return "csv"
         if guess == "tsv" and self.system.recipe.data.format == "csv":
             guess = "csv"
         is_named = suffix(file) in (".tsv", ".csv", ".json", ".jsonl", ".ndjson")
@@ -125,6 +130,13 @@ class InputReader:
             return "jsonl"
         tabbed = sum("\t" in line for line in lines)
         return "tsv" if tabbed * 2 > len(lines) and not self.system.is_language_model else None
+
+    def _is_csv_header(self, line: str) -> bool:
+        """Tell whether a line without tabs names all sources of a run with several, separated as in CSV."""
+        if len(self.wanted) < 2 or "\t" in line:
+            return False
+        cells = next(text_table("", "csv", iter([line])).rows)[1]
+        return not isinstance(cells, Refusal) and all(not {*each.names}.isdisjoint(cells) for each in self.wanted)
 
     def _has_key(self, line: str) -> bool:
         """Tell whether a line is an object with a key for the source."""
@@ -163,7 +175,10 @@ class InputReader:
         columns = find_input_columns(table, sample, self.wanted, self.system.recipe.data.header, self.selected)
         if columns is not None and (said := columns.describe()) is not None:
             advice = "; --lines reads whole lines" if table.format == "tsv" and len(self.wanted) == 1 else ""
-            self.note(f"{table.label}: {said}{advice}")
+            had_header = any(place.name for place in self.system.columns.values())
+            is_input = had_header and columns.names is None and table.label != STANDARD_INPUT
+            first = "; the first row is an input, because it does not have the names of the sources" * is_input
+            self.note(f"{table.label}: {said}{advice}{first}")
         return columns
 
     def _input(self, texts: str | dict[str, str], folder: str, place: str) -> Input:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from dragoman.data.splits import PathLike, Paths
 from dragoman.errors import UnfinishedRun, UserError
@@ -38,7 +39,8 @@ def load(
 
     A run whose training was stopped before its end gives a warning, ``dragoman.errors.UnfinishedRun``.
     """
-    folders = [folder] if isinstance(folder, (str, Path)) else list(folder)
+    given: Any = folder
+    folders: list[PathLike] = [given] if isinstance(given, (str, Path)) or not isinstance(given, Iterable) else [*given]
     wrong = next((each for each in folders if not isinstance(each, (str, os.PathLike))), None)
     if wrong is not None:
         raise UserError(f"load takes the folder of a run, or a list of folders; got {type(wrong).__name__}")

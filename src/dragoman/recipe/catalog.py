@@ -125,6 +125,8 @@ def select(name: str | None = None) -> list[Entry]:
     if name is None:
         return catalog
     family, _, kind = name.partition(".")
+    if family not in PLACES and family.removesuffix("s") in PLACES:  # the plural is as good
+        family = family.removesuffix("s")
     selected = [entry for entry in catalog if entry.family == family and kind in ("", entry.kind)]
     if not selected:
         same = " or ".join(f"{entry.family}.{entry.kind}" for entry in catalog if entry.kind == name)

@@ -131,6 +131,14 @@ def _describe_folder(folder: Path) -> str:
         named = ", ".join(str(folder / name) for name in candidates[:NAMED])
         more = f" and {len(candidates) - NAMED} more" if len(candidates) > NAMED else ""
         return f"{folder} holds the candidates of a sweep, so name one of them, or one of its seeds: {named}{more}"
+    if not folder.exists():
+        return f"there is no folder {folder}"
+    if not folder.is_dir():
+        return f"{folder} is a file, not the folder of a run, which comes first"
+    if runs := sorted(each.parent.name for each in folder.glob(f"*/{CONFIG}")):
+        named = ", ".join(str(folder / name) for name in runs[:NAMED])
+        more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
+        return f"{folder} is not the folder of a run, but it holds some, so name one of them: {named}{more}"
     return f"{folder} is not the folder of a run"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ class Candidates:
     shown: tuple[str, ...] | None  # names for messages, which may be no more than the cells of a first row
     files: Sequence[int]  # columns of paths
     what: str
+    in_memory: bool = False  # the table is an argument in Python
 
     def describe(self) -> str:
         """Return how many there are, with their names."""
@@ -47,19 +49,28 @@ class Candidates:
         return self.options(sources if len(columns) <= PROPOSED else sources[:1], target)
 
     def options(self, sources: Sequence[int], target: int | None) -> str:
-        """Return the options of the command line that select these columns."""
+        """Return the options, of the command line or in Python, that select these columns."""
+        if self.in_memory:
+            names = [self._argument(column) for column in sources]
+            given = [f"source={names[0]}" if len(names) == 1 else f"source=[{', '.join(names)}]"] if names else []
+            return ", ".join(given if target is None else [*given, f"target={self._argument(target)}"])
         words = [f"--source {self._name(column)}" for column in sources]
         return " ".join(words if target is None else [*words, f"--target {self._name(target)}"])
 
     def _name(self, column: int) -> str:
-        if (
-            self.shown is None
-            or column >= len(self.shown)
-            or self.shown.count(self.shown[column]) > 1
-            or self.shown[column].isdecimal()
-        ):
-            return str(column + 1)
-        return shlex.quote(self.shown[column])
+        name = self._unique_name(column)
+        return str(column + 1) if name is None else shlex.quote(name)
+
+    def _argument(self, column: int) -> str:
+        name = self._unique_name(column)
+        return str(column + 1) if name is None else json.dumps(name, ensure_ascii=False)
+
+    def _unique_name(self, column: int) -> str | None:
+        """Return the name that selects a column; None if only its number does."""
+        if self.shown is None or column >= len(self.shown):
+            return None
+        name = self.shown[column]
+        return None if self.shown.count(name) > 1 or name.isdecimal() else name
 
 
 def choose(

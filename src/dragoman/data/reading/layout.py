@@ -19,7 +19,7 @@ from dragoman.data.reading.choosing import Candidates, choose, nearest_name
 from dragoman.data.reading.column_notes import describe_columns, note_unused, refuse_one_column
 from dragoman.data.reading.columns import ColumnSelection, Header
 from dragoman.data.reading.headers import as_names, file_columns, is_header, look_like_names
-from dragoman.data.reading.table import Record, Table
+from dragoman.data.reading.table import IN_MEMORY, Record, Table
 from dragoman.data.reading.text_files import are_quoted
 from dragoman.data.reading.values import is_missing, is_text, to_text
 from dragoman.errors import UserError
@@ -74,7 +74,9 @@ def _find_by_place(table: Table, sample: Sample, first: int, selection: ColumnSe
     width = len(cells) if has_header else usual
     rows = [row for _, row in cells_of_rows[has_header:] if len(row) == width]
     shown = tuple(names) if has_header or (table.may_have_header and look_like_names(cells, rows[1:])) else None
-    candidates = Candidates(where, width, tuple(range(width)), shown, file_columns(rows, width), "columns")
+    candidates = Candidates(
+        where, width, tuple(range(width)), shown, file_columns(rows, width), "columns", table.format == IN_MEMORY
+    )
     columns, sides = choose(selection, candidates, tuple(names) if has_header else None)
     known = tuple(names) if has_header else None
     notes = [
@@ -114,7 +116,9 @@ def _find_by_name(table: Table, sample: Sample, selection: ColumnSelection) -> T
     cells_of_rows = [[row.get(name) for name in names] if isinstance(row, Mapping) else row for _, row in sample]
     texts = text_columns(cells_of_rows, names)
     files = file_columns(cells_of_rows, len(names))
-    candidates = Candidates(where, len(names), tuple(texts), names, files, f"{what}s with text")
+    candidates = Candidates(
+        where, len(names), tuple(texts), names, files, f"{what}s with text", table.format == IN_MEMORY
+    )
     columns, sides = choose(selection, candidates, names)
     if table.keyed:
         chosen = ", ".join(f"{side} = {names[column]!r}" for side, column in zip(sides, columns, strict=True))

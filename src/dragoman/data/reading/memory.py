@@ -12,7 +12,7 @@ from typing import Any
 
 from dragoman.data.audit.audit import Refusal
 from dragoman.data.reading.column_files import arrow_rows
-from dragoman.data.reading.table import Row, Table
+from dragoman.data.reading.table import IN_MEMORY, Row, Table
 from dragoman.errors import UserError
 
 _BATCH = 1000
@@ -59,7 +59,7 @@ def _library(data: object) -> str:
 def _named(label: str, names: Iterable[str], rows: Iterator[Sequence[object]]) -> Table:
     numbered: Iterator[Row] = enumerate(rows, 1)
     description = f"a table in memory ({label.removeprefix('the ')})"
-    return Table(label, "table", description, numbered, tuple(names), typed=True, unit="row", may_have_header=False)
+    return Table(label, IN_MEMORY, description, numbered, tuple(names), typed=True, unit="row", may_have_header=False)
 
 
 def _pandas_rows(frame: Any) -> Iterator[Sequence[object]]:
@@ -121,7 +121,7 @@ def _python_rows(label: str, rows: Iterator[Any]) -> Table:
                 yield number, Refusal("wrong_columns", f"of type {type(row).__name__}, not {kind} as the first row")
 
     description = f"rows in memory ({label.removeprefix('the ')})"
-    return Table(label, "table", description, checked(), keyed=keyed, typed=True, unit="row", may_have_header=False)
+    return Table(label, IN_MEMORY, description, checked(), keyed=keyed, typed=True, unit="row", may_have_header=False)
 
 
 def _is_row(row: object) -> bool:

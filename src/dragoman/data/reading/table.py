@@ -18,6 +18,9 @@ Row: TypeAlias = "tuple[int, Record | Refusal]"  # its number from 1, and its ce
 Lines: TypeAlias = "Callable[[], Iterator[str | Refusal]]"  # opens a text file
 
 
+IN_MEMORY = "table"  # the format of tables that are no files
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table whose columns are not chosen yet. Its rows can be read once."""
