@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.runs.history import METRICS, read_metrics
+from dragoman.training.display import NARROW
 from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated
 from dragoman.training.lines import format_duration
 from dragoman.training.pool import JobEnded, JobStarted, PoolEvent, Waiting
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from dragoman.training.worker import Job
 
 KINDS: dict[str, Any] = {kind.__name__.lower(): kind for kind in (Started, Stepped, Validated, Stopped)}
+LABEL = 18  # characters of the name of a run on a narrow terminal
 QUIET_SECONDS = 60.0  # the longest that lines say nothing about a run
 LOOK_SECONDS = 0.5  # between two looks at the files of the runs, while nothing else happens
 
@@ -134,11 +136,13 @@ class GroupBars(GroupDisplay):
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
+        console = Console(stderr=True)
+        self.is_narrow = console.width < NARROW  # then the numbers need the room of the bars
         self.progress = Progress(
             TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=20),
+            *([] if self.is_narrow else [BarColumn(bar_width=20)]),
             TextColumn("{task.fields[status]}"),
-            console=Console(stderr=True),
+            console=console,
         )
         self._tasks: dict[str, TaskID] = {}
         self._best: dict[str, str] = {}
@@ -147,7 +151,7 @@ class GroupBars(GroupDisplay):
     def started(self, job: Job) -> None:
         """Add a bar."""
         self.progress.start()
-        self._tasks[job.name] = self.progress.add_task(job.name, total=None, status="reading the data")
+        self._tasks[job.name] = self.progress.add_task(self._label(job.name), total=None, status="reading the data")
         self._best[job.name] = ""
 
     def show(self, name: str, event: Event) -> None:
@@ -162,7 +166,8 @@ class GroupBars(GroupDisplay):
             status = f"update {event.update:,}{last} · loss {event.loss:.3f}{self._best[name]}"
             self.progress.update(task, completed=event.update, status=status)
         elif isinstance(event, Validated) and event.best:
-            self._best[name] = f" · best {event.metric} {abs(event.score):.2f}"
+            metric = "" if self.is_narrow else f" {event.metric}"
+            self._best[name] = f" · best{metric} {abs(event.score):.2f}"
         elif isinstance(event, Stopped):
             self.progress.update(task, completed=event.update, status="evaluating" if event.finished else "saving")
             self.say(f"{name}: {describe_stop(event)}")
@@ -176,6 +181,10 @@ class GroupBars(GroupDisplay):
     def say(self, sentence: str) -> None:
         """Print a sentence above the bars."""
         self.progress.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+    def _label(self, name: str) -> str:
+        """Return the name of a run; on a narrow terminal its end, which tells the seeds apart."""
+        return name if not self.is_narrow or len(name) <= LABEL else f"…{name[1 - LABEL :]}"
 
     def close(self) -> None:
         """Remove the bars."""

@@ -24,8 +24,8 @@ h1 { font-size: 1.25rem; margin: 0 0 4px; }
 h2 { font-size: 1rem; margin: 0 0 8px; }
 p { margin: 0 0 8px; }
 .hint { color: var(--soft); font-size: 0.87rem; }
-section { background: var(--sheet); border: 1px solid var(--line); border-radius: 8px; padding: 16px; margin: 16px 0;
-  overflow-x: auto; }
+section { background: var(--sheet); border: 1px solid var(--line); border-radius: 8px; padding: 16px; margin: 16px 0; }
+.scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; }
 th { text-align: left; color: var(--soft); font-weight: 500; font-size: 0.87rem; }
 th, td { padding: 6px 12px 6px 0; border-bottom: 1px solid var(--line); vertical-align: middle; }
@@ -38,6 +38,18 @@ svg line { stroke: var(--accent); stroke-width: 2; }
 svg circle { fill: var(--accent); }
 svg circle.run { fill: var(--soft); fill-opacity: 0.55; }
 tr.out svg { opacity: 0.6; }
+@media (max-width: 640px) {
+  main { padding: 12px; }
+  thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+  table, tbody { display: block; }
+  tr { display: block; padding: 8px 0; border-bottom: 1px solid var(--line); }
+  td { display: flex; justify-content: space-between; gap: 16px; padding: 2px 0; border: 0; text-align: right; }
+  td::before { content: attr(data-label); color: var(--soft); font-size: 0.87rem; text-align: left; }
+  td:empty { display: none; }
+  td:first-child { font-weight: 600; }
+  tr.best { background: var(--accent-soft); box-shadow: inset 3px 0 var(--accent); padding: 8px; }
+  tr.best td:first-child { box-shadow: none; padding-left: 0; }
+}
 @media print { section { border: 0; padding: 0; } }
 """
 DRAWING_WIDTH, DRAWING_HEIGHT = 240, 20
@@ -147,9 +159,15 @@ def draw_interval(
 def _write_table(table: Table) -> str:
     heads = "".join(f"<th>{escape(head)}</th>" for head in table.heads)
     rows = "\n".join(
-        f'<tr class="{kind}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>' for kind, cells in table.rows
+        f'<tr class="{kind}">{"".join(map(_write_cell, table.heads, cells))}</tr>' for kind, cells in table.rows
     )
     return (
         f'<section>\n<h2>{escape(table.title)}</h2>\n<p class="hint">{escape(table.note)}</p>\n'
-        f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</section>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}">\n'
+        f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>\n</section>"
     )
+
+
+def _write_cell(head: str, cell: str) -> str:
+    """Return a cell, with the name of its column for screens that are too narrow for a table."""
+    return f'<td data-label="{escape(head)}">{f"<span>{cell}</span>" if cell else ""}</td>'

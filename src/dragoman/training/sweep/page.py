@@ -15,7 +15,7 @@ def write_sweep_page(results: SweepResults) -> str:
     span = span_of([end for each in shown for end in ((each.low, each.high), (min(each.values), max(each.values)))])
     keys = list(results.candidates[0].values)
     has_test = any(each.test is not None for each in results.candidates)
-    scale = f"each seed, mean and interval, on a scale from {span[0]:.4g} to {span[1]:.4g}"
+    scale = f"each seed and mean, from {span[0]:.4g} to {span[1]:.4g}" if shown else "each seed and mean"
     heads = ["model", "preset", *keys, f"dev {results.label}", "over seeds", scale]
     heads += [f"test {results.label}", "over seeds"] if has_test else []
     rows = [_row(each, results, keys, span, has_test) for each in results.candidates]

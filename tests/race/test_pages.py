@@ -1,0 +1,38 @@
+"""What several runs show: the page of their results, and their lines on a narrow terminal."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from dragoman.training.events import Started, Validated
+from dragoman.training.group_display import GroupBars
+from dragoman.training.page import Table, draw_interval, mean_cells, write_page
+
+
+def test_every_cell_of_a_page_names_its_column_for_narrow_screens() -> None:
+    heads = ["model", "dev", "over seeds", "each seed and mean"]
+    cells = ["<b>a & b</b>", *mean_cells(41.0, 31.0, 51.0, "%"), draw_interval(41.0, 31.0, 51.0, (0.0, 90.0), [40.0])]
+    page = write_page("presets", "a note", [Table("Results", "a note", heads, [("best", cells), ("out", [""] * 4)])])
+    assert re.findall(r'data-label="([^"]*)"', page) == heads * 2
+    assert 'tabindex="0" role="region" aria-label="Results"' in page  # a table that scrolls can be reached by keyboard
+    assert "@media (max-width: 640px)" in page and page.count("<td data-label=") == 8
+
+
+def test_the_lines_of_runs_can_be_told_apart_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, the end of a long name was cut off, and with it the seed."""
+    monkeypatch.setenv("COLUMNS", "60")
+    bars = GroupBars()
+    names = [f"bahdanau2015,width=128/seed-{seed}" for seed in (1, 2)]
+    try:
+        for name in names:
+            bars.started(SimpleNamespace(name=name))  # type: ignore[arg-type]
+            bars.show(name, Started(0, 4000, 10, 0.0, 0.0))
+            bars.show(name, Validated(1000, 1, 1.0, 41.0, "exact match", True, 5.0))
+    finally:
+        bars.close()
+    shown = [task.description for task in bars.progress.tasks]
+    assert [label[-6:] for label in shown] == ["seed-1", "seed-2"] and max(map(len, shown)) <= 18
+    assert bars._best[names[0]] == " · best 41.00"
