@@ -1,7 +1,8 @@
 /* Dragoman's native library: it runs a trained model from one file, without any dependency.
  *
- * Open a model, make a context for each thread, encode a batch of sources, copy what was encoded,
- * and advance hypotheses with `dragoman_step`.
+ * Open a model, make a context for each thread, and search for the outputs of sources with
+ * `dragoman_search`. A search of one's own encodes a batch of sources, copies what was encoded, and
+ * advances hypotheses with `dragoman_step`. tokenizer.h turns text into token ids and back.
  * Every function that can fail returns DRAGOMAN_OK or a reason; `dragoman_message` says more.
  */
 #ifndef DRAGOMAN_H
@@ -22,6 +23,7 @@ enum {
     DRAGOMAN_BAD_INPUT = 2,   /* a source or a setting is not what the model reads */
     DRAGOMAN_TOO_LONG = 3,    /* longer than the positions that the model knows */
     DRAGOMAN_NO_MEMORY = 4,
+    DRAGOMAN_CANCELLED = 5,   /* the caller ended the search */
 };
 
 typedef struct dragoman_model dragoman_model;     /* never changes: threads may share it */
@@ -83,5 +85,86 @@ struct dragoman_rows {
     int32_t longest;             /* S of the longest source */
 };
 DRAGOMAN_API int dragoman_step(dragoman_context *context, const struct dragoman_rows *rows);
+
+/* ---- search
+ *
+ * Settings are those of SearchConfig (src/dragoman/search/options.py) and mean the same. They are copied, so
+ * that nothing given to them has to stay in memory. One object may serve many searches and threads. */
+typedef struct dragoman_settings dragoman_settings;
+typedef struct dragoman_result dragoman_result;
+
+enum dragoman_setting {
+    DRAGOMAN_BOS, DRAGOMAN_EOS,           /* 2 and 3 */
+    DRAGOMAN_BEAM, DRAGOMAN_N_BEST,       /* 5 and 1; a beam of 1 is greedy search */
+    DRAGOMAN_NORMALIZE, DRAGOMAN_ALPHA,   /* enum dragoman_normalization, average; 0.6 */
+    DRAGOMAN_STOP,                        /* enum dragoman_stop, complete */
+    DRAGOMAN_MIN_LENGTH, DRAGOMAN_MAX_LENGTH, /* 0; 0: the limits of the sources alone */
+    DRAGOMAN_NO_REPEAT_NGRAM,             /* 0: off */
+    DRAGOMAN_SAMPLE, DRAGOMAN_SAMPLES,    /* 0 or 1; 1 */
+    DRAGOMAN_TEMPERATURE, DRAGOMAN_TOP_K, DRAGOMAN_TOP_P, DRAGOMAN_SEED, /* 1, 0, 1, 0 */
+    DRAGOMAN_BATCH,                       /* sources that are searched at the same time, 64; it changes no result */
+    DRAGOMAN_WANT_ATTENTION, DRAGOMAN_WANT_TRACE, /* 0 or 1: parts of the result that cost time */
+};
+enum dragoman_normalization { DRAGOMAN_NONE, DRAGOMAN_AVERAGE, DRAGOMAN_GNMT };
+enum dragoman_stop { DRAGOMAN_COMPLETE, DRAGOMAN_CERTAIN };
+
+/* Lists of numbers. Those of the sources have one entry for each source of the search. */
+enum dragoman_list {
+    DRAGOMAN_FORBIDDEN,      /* token ids */
+    DRAGOMAN_FORBIDDEN_RUNS, /* sequences of token ids */
+    DRAGOMAN_ONLY,           /* sequences of token ids */
+    DRAGOMAN_LIMITS,         /* the most tokens of each source's output */
+    DRAGOMAN_PREFIXES,       /* a sequence of token ids for each source */
+    DRAGOMAN_KEYS,           /* the number that names each source for the built-in random numbers */
+};
+
+DRAGOMAN_API dragoman_settings *dragoman_settings_new(void); /* NULL: no memory */
+DRAGOMAN_API void dragoman_settings_free(dragoman_settings *settings);
+DRAGOMAN_API int dragoman_set(dragoman_settings *settings, int setting, double value);
+/* Set a list of `count` entries. Entry i of a list of sequences is numbers[ends[i - 1]] to numbers[ends[i] - 1];
+ * `ends` is NULL for the other lists. */
+DRAGOMAN_API int dragoman_set_list(dragoman_settings *settings, int list, int count, const int32_t *numbers, const int32_t *ends);
+
+/* The next DRAGOMAN_DRAWS random numbers from 0 to 1 for one row of one source, 1 excluded; `block` counts from 0.
+ * Without this function the library has a generator of its own. */
+enum { DRAGOMAN_DRAWS = 64 };
+typedef void dragoman_draw(void *user, int32_t source, int32_t row, int32_t block, float *numbers);
+/* Called before each token of the sources in flight. What is not 0 ends the search with DRAGOMAN_CANCELLED. */
+typedef int dragoman_cancel(void *user);
+DRAGOMAN_API void dragoman_set_calls(dragoman_settings *settings, dragoman_draw *draw, dragoman_cancel *cancel, void *user);
+
+/* Search for the outputs of `count` sources. At most DRAGOMAN_BATCH of them are in flight: when one is done, the
+ * next one enters, so neighbours should have similar lengths. `inputs` as for `dragoman_encode`; NULL for a model
+ * without source. What the context had encoded before is given up. */
+DRAGOMAN_API int dragoman_search(dragoman_context *context, int count, const struct dragoman_input *inputs,
+                                 const dragoman_settings *settings, dragoman_result **result);
+DRAGOMAN_API void dragoman_result_free(dragoman_result *result);
+
+/* A result is a number of arrays. "ends" say where the entries of each source, hypothesis or step end in another
+ * array; the first ones begin at 0. Sources are in the order of the inputs. */
+enum dragoman_part {
+    DRAGOMAN_HYPOTHESIS_ENDS,   /* int32 (sources): of the hypotheses, best first; of samples as they were drawn */
+    DRAGOMAN_TOKEN_ENDS,        /* int32 (hypotheses) */
+    DRAGOMAN_SCORES,            /* double (hypotheses) */
+    DRAGOMAN_FINISHED,          /* int8 (hypotheses): 0 where the length limit ended it */
+    DRAGOMAN_TOKENS,            /* int32 (tokens), the end symbol included */
+    DRAGOMAN_LOG_PROBS,         /* float (tokens) */
+    DRAGOMAN_ENTROPIES,         /* float (tokens): of the model's distribution, in nats */
+    DRAGOMAN_MARGINS,           /* float (tokens): log-probability of the likeliest token less that of the second */
+    DRAGOMAN_PATH,              /* int32 (tokens): the candidate among those of its step of the trace */
+    DRAGOMAN_STATE_COUNTS,      /* int32 (sources): S, the source states */
+    DRAGOMAN_ATTENTION,         /* float: for each hypothesis (T, maps, S), one after the other */
+    DRAGOMAN_STEP_ENDS,         /* int32 (sources): of the steps of the trace */
+    DRAGOMAN_CANDIDATE_ENDS,    /* int32 (steps) */
+    DRAGOMAN_CANDIDATE_PARENTS, /* int32 (candidates): the kept candidate of the step before that it extends */
+    DRAGOMAN_CANDIDATE_TOKENS,  /* int32 (candidates) */
+    DRAGOMAN_CANDIDATE_LOG_PROBS, /* float (candidates) */
+    DRAGOMAN_CANDIDATE_TOTALS,  /* double (candidates) */
+    DRAGOMAN_CANDIDATE_FATES,   /* int8 (candidates): 0 pruned, 1 kept, 2 finished */
+    DRAGOMAN_ROW_ATTENTION,     /* float: for each step (rows, maps, S); the rows are the candidates kept before, 1 at first */
+    DRAGOMAN_PARTS,
+};
+/* Where a part is; `length` is its number of entries. A part that was not wanted has none. */
+DRAGOMAN_API const void *dragoman_result_part(const dragoman_result *result, int part, size_t *length);
 
 #endif

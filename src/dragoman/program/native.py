@@ -7,7 +7,7 @@ checkout. ``find_library`` returns None if it is in neither place.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_size_t, c_void_p
 from dataclasses import dataclass
 from functools import cache
@@ -19,10 +19,11 @@ import numpy as np
 from dragoman.config import TooLong
 from dragoman.errors import UserError
 from dragoman.program.file import write_program
+from dragoman.program.native_search import DECLARED, NativeResult, SearchSettings, Settings, read_results
 from dragoman.program.table import Program
 
 NAMES: Final = ("libdragoman.so", "libdragoman.dylib", "dragoman.dll")
-OK, TOO_LONG, NO_MEMORY = 0, 3, 4
+OK, TOO_LONG, NO_MEMORY, CANCELLED = 0, 3, 4, 5
 OF_FIXED, OF_SLOT, OF_STATES, OF_BEGIN, OF_CTC, OF_SUMMARY = range(6)
 
 
@@ -63,6 +64,7 @@ def load_library(path: Path) -> ctypes.CDLL:
         "dragoman_lengths": (c_int, [c_void_p, c_int, c_int, c_void_p]),
         "dragoman_copy": (c_int, [c_void_p, c_int, c_int, c_void_p, c_size_t]),
         "dragoman_step": (c_int, [c_void_p, POINTER(_Rows)]),
+        **DECLARED,
     }
     for name, (result, arguments) in declared.items():
         function = getattr(library, name)
@@ -131,20 +133,14 @@ class NativeProgram:
         """Return the name of the instruction set that is used."""
         return str(self._library.dragoman_kernels(self._model).decode())
 
+    @property
+    def _maps(self) -> int:
+        """Return the number of attention maps of a step."""
+        return int(self._library.dragoman_describe(self._model, 4, 0))
+
     def encode(self, batch: Sequence[Mapping[str, np.ndarray]]) -> EncodedBatch:
         """Encode sources: token ids (S,), frames (S, D) or a picture (H, W, C) by name."""
-        program, arrays = self.program, []
-        inputs = (_Input * max(1, len(batch) * len(program.sources)))()
-        for index, (row, source) in enumerate((row, source) for row in batch for source in program.sources):
-            array = np.ascontiguousarray(row[source.name], np.int32 if source.kind == "tokens" else np.float32)
-            if array.ndim != {"tokens": 1, "frames": 2, "picture": 3}[source.kind]:
-                raise UserError(f"{source.name}: the array has {array.ndim} axes, which {source.kind} do not have")
-            if source.kind != "tokens" and array.shape[-1] != source.width:
-                raise UserError(f"{source.name}: the width is {array.shape[-1]}, and the model reads {source.width}")
-            arrays.append(array)
-            height, breadth = array.shape[:2] if source.kind == "picture" else (0, 0)
-            length = height * breadth if source.kind == "picture" else len(array)
-            inputs[index] = _Input(array.ctypes.data, length, height, breadth)
+        program, (inputs, _arrays) = self.program, self._inputs(batch)
         self._check(self._library.dragoman_encode(self._context, len(batch), inputs))
         count = len(batch)
         lengths = self._lengths(OF_STATES, 0, count) if program.states else np.ones(count, np.int32)
@@ -192,8 +188,8 @@ class NativeProgram:
             for slot in program.slots
         ]
         log_probs = np.empty((count, program.vocabulary), np.float32)
-        maps = self._library.dragoman_describe(self._model, 4, 0)
-        weights = np.zeros((count, maps, longest), np.float32) if attention and maps else None
+        has_maps = attention and self._maps
+        weights = np.zeros((count, self._maps, longest), np.float32) if has_maps else None
         pointers = [_pointers(arrays) for arrays in (held[: len(fixed)], held[len(fixed) :], after)]
         (fixed_at, fixed_pitch), (slots_at, slot_pitch), (next_at, next_pitch) = pointers
         rows = _Rows(
@@ -209,6 +205,74 @@ class NativeProgram:
                 grown[np.arange(count), cached] = after[index][:, 0]
                 after[index] = grown
         return AdvancedBatch(log_probs, weights, tuple(after))
+
+    def search(
+        self,
+        batch: Sequence[Mapping[str, np.ndarray]],
+        config: SearchSettings,
+        *,
+        bos: int,
+        eos: int,
+        limits: Sequence[int] | None = None,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        keys: Sequence[int] | None = None,
+        attention: bool = False,
+        trace: bool = False,
+        batch_size: int = 64,
+        on_step: Callable[[], None] | None = None,
+    ) -> list[NativeResult]:
+        """Encode sources and search for their outputs, one result per source, in their order.
+
+        The arguments are those of ``dragoman.search.run.search``. ``batch_size`` sources are searched at
+        the same time; when one is done, the next one enters, so neighbours should have similar lengths.
+        """
+        count = len(batch)
+        for name, given in (("limit", limits), ("prefix", prefixes), ("key", keys)):
+            if given is not None and len(given) != count:
+                raise UserError(f"search needs one {name} per source: got {len(given)} for {count} sources")
+        if not count:
+            return []
+        inputs, _arrays = self._inputs(batch)
+        settings = Settings(
+            self._library,
+            config,
+            keys=range(count) if keys is None else keys,
+            on_step=on_step,
+            check=self._check_setting,
+        )
+        for name, number in (("bos", bos), ("eos", eos), ("batch", batch_size)):
+            settings.set(name, number)
+        settings.set("want_attention", attention)
+        settings.set("want_trace", trace)
+        if limits is not None:
+            settings.set_list("limits", limits)
+        if prefixes is not None:
+            settings.set_lists("prefixes", prefixes)
+        result = c_void_p()
+        reason = self._library.dragoman_search(self._context, count, inputs, settings.pointer, ctypes.byref(result))
+        if settings.raised is not None:
+            raise settings.raised
+        self._check(reason)
+        try:
+            return read_results(self._library, result.value or 0, self._maps)
+        finally:
+            self._library.dragoman_result_free(result)
+
+    def _inputs(self, batch: Sequence[Mapping[str, np.ndarray]]) -> tuple[Any, list[np.ndarray]]:
+        """Return the sources as the library reads them, and the arrays that must stay in memory meanwhile."""
+        program, arrays = self.program, []
+        inputs = (_Input * max(1, len(batch) * len(program.sources)))()
+        for index, (row, source) in enumerate((row, source) for row in batch for source in program.sources):
+            array = np.ascontiguousarray(row[source.name], np.int32 if source.kind == "tokens" else np.float32)
+            if array.ndim != {"tokens": 1, "frames": 2, "picture": 3}[source.kind]:
+                raise UserError(f"{source.name}: the array has {array.ndim} axes, which {source.kind} do not have")
+            if source.kind != "tokens" and array.shape[-1] != source.width:
+                raise UserError(f"{source.name}: the width is {array.shape[-1]}, and the model reads {source.width}")
+            arrays.append(array)
+            height, breadth = array.shape[:2] if source.kind == "picture" else (0, 0)
+            length = height * breadth if source.kind == "picture" else len(array)
+            inputs[index] = _Input(array.ctypes.data, length, height, breadth)
+        return inputs, arrays
 
     def _lengths(self, value: int, index: int, count: int) -> np.ndarray:
         lengths = np.zeros(count, np.int32)
@@ -230,6 +294,12 @@ class NativeProgram:
         if value == OF_SLOT:
             return self.program.slots[index].width
         return int(describe(self._model, 14, 0)) if value == OF_SUMMARY else self.program.vocabulary + 1
+
+    def _check_setting(self, reason: int) -> None:
+        if reason == NO_MEMORY:
+            raise MemoryError("there is not enough memory for the native library")
+        if reason != OK:
+            raise UserError("a setting of the search is impossible for the native library")
 
     def _check(self, reason: int) -> None:
         if reason == OK:
