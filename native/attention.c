@@ -72,7 +72,7 @@ static const float *turned_keys(struct run *run, const struct operation *operati
     const struct value *keys = &run->values[operation->inputs[1]];
     int fixed = operation->inputs[1] - 1, width = run->phase->shapes[operation->inputs[1]].width;
     if (keys->item && fixed < run->model->fixed_count && run->memory->turned[fixed])
-        return run->memory->turned[fixed] + run->memory->turned_first[fixed][group->source];
+        return run->memory->turned[fixed][group->source];
     run->kernels->transpose(item_of(keys, group->first), width, group->positions, width, room);
     return room;
 }

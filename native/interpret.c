@@ -78,7 +78,7 @@ static int load_source(struct run *run, int index, const struct dragoman_input *
                 return fail(run->context, DRAGOMAN_BAD_INPUT, "input %d has a token that the model does not know", i + 1);
         to += (size_t)input->length * (size_t)unit;
     }
-    run->values[index] = (struct value){data, extent, unit, NULL};
+    run->values[index] = (struct value){data, extent, unit, NULL, NULL};
     return DRAGOMAN_OK;
 }
 
@@ -115,19 +115,20 @@ static int turn_keys(struct run *run, struct memory *memory) {
     int lanes = run->kernels->lanes;
     for (int i = 0; i < run->model->fixed_count; i++) {
         const struct value *keys = &memory->values[run->model->fixed[i]];
-        memory->turned[i] = NULL, memory->turned_first[i] = NULL;
+        memory->turned[i] = NULL;
         if (!run->model->is_turned[i]) continue;
         int width = run->model->step.shapes[1 + i].width;
-        int64_t *first = pool_take(&run->context->pool, (size_t)run->items, sizeof *first), size = 0;
-        if (!first) return no_memory(run->context);
-        for (int b = 0; b < run->items; b++) {
-            first[b] = size;
-            size += (int64_t)((keys->extent->count[b] + lanes - 1) / lanes * lanes) * width;
-        }
+        int64_t size = 0;
+        for (int b = 0; b < run->items; b++) size += (int64_t)((keys->extent->count[b] + lanes - 1) / lanes * lanes) * width;
+        float **places = pool_take(&run->context->pool, (size_t)run->items, sizeof *places);
         float *turned = pool_take(&run->context->pool, (size_t)size, sizeof *turned);
-        if (!turned) return no_memory(run->context);
-        for (int b = 0; b < run->items; b++) run->kernels->transpose(item_of(keys, b), width, keys->extent->count[b], width, turned + first[b]);
-        memory->turned[i] = turned, memory->turned_first[i] = first;
+        if (!places || !turned) return no_memory(run->context);
+        for (int b = 0; b < run->items; b++) {
+            run->kernels->transpose(item_of(keys, b), width, keys->extent->count[b], width, turned);
+            places[b] = turned;
+            turned += (int64_t)((keys->extent->count[b] + lanes - 1) / lanes * lanes) * width;
+        }
+        memory->turned[i] = places;
     }
     return DRAGOMAN_OK;
 }
@@ -237,20 +238,20 @@ int step_run(struct run *run, float *scores, ptrdiff_t stride, struct row_sums *
 static int given_values(struct run *run, const struct dragoman_rows *rows, const struct extent *padded, const struct extent *columns) {
     const struct dragoman_model *model = run->model;
     struct value *given = run->values;
-    *given++ = (struct value){(float *)(void *)(uintptr_t)rows->tokens, NULL, 1, NULL};
+    *given++ = (struct value){(float *)(void *)(uintptr_t)rows->tokens, NULL, 1, NULL, NULL};
     for (int i = 0; i < model->fixed_count; i++) {
         const struct shape *shape = &model->step.shapes[1 + i];
         size_t least = (size_t)shape->width * (size_t)(shape->rows == MANY ? rows->longest : shape->rows);
         if (rows->fixed_pitch[i] != least) return fail(run->context, DRAGOMAN_BAD_INPUT, "fixed value %d has a wrong size", i);
         *given++ = (struct value){(float *)(uintptr_t)rows->fixed[i], shape->rows == MANY ? padded : NULL,
-                                  shape->rows == MANY ? shape->width : (int64_t)least, rows->source};
+                                  shape->rows == MANY ? shape->width : (int64_t)least, rows->source, NULL};
     }
     for (int i = 0; i < model->slot_count; i++) {
         const struct slot *slot = &model->slots[i];
         size_t size = (size_t)slot->rows * (size_t)(slot->width == MANY ? rows->longest : slot->width);
         if (slot->grows ? rows->slot_pitch[i] != (size_t)run->number_pitch * (size_t)slot->width : rows->slot_pitch[i] != size)
             return fail(run->context, DRAGOMAN_BAD_INPUT, "slot %d has a wrong size", i);
-        *given++ = (struct value){(float *)(uintptr_t)rows->slots[i], slot->width == MANY ? columns : NULL, slot->width == MANY ? slot->rows : (int64_t)size, NULL};
+        *given++ = (struct value){(float *)(uintptr_t)rows->slots[i], slot->width == MANY ? columns : NULL, slot->width == MANY ? slot->rows : (int64_t)size, NULL, NULL};
     }
     return DRAGOMAN_OK;
 }

@@ -7,7 +7,7 @@
 #define TABLE_NAME "baseline"
 #endif
 
-enum { PANEL = LANES * TILE_VECTORS, PROJECT_ROWS = 96 };
+enum { PANEL = LANES * TILE_VECTORS, PROJECT_ROWS = 96, MOST_CHOSEN = 256 };
 
 static int least(int a, int b) { return a < b ? a : b; }
 static int round_up(int n, int to) { return (n + to - 1) / to * to; }
@@ -130,7 +130,8 @@ INLINE float take_block(struct running *row, const float *scores) {
         row->top = best;
     }
     for (int j = 0; j < BLOCK; j += LANES) {
-        vec u = greater(load(scores + j) - row->top, broadcast(-88.0f));
+        vec u = load(scores + j) - row->top;
+        u = choose(u < -88.0f, broadcast(-88.0f), u); /* NaN stays NaN */
         vec e = exp_of(u);
         row->sum += e;
         row->weighted += e * u;
@@ -191,27 +192,24 @@ INLINE int insert(float *values, int32_t *numbers, int count, int room, float va
 }
 
 /* The n best tokens lie in the n blocks with the greatest scores. */
-static int top(const float *scores, const float *best, int blocks, float normalizer, int count,
+static int top(const float *scores, const float *best, int blocks, float normalizer, int count, float floor,
                float *log_probs, int32_t *tokens) {
-    int found = 0, held = 0;
-    float floor = -INFINITY;
-    for (int block = 0; block < blocks; block++) {
+    int32_t chosen[MOST_CHOSEN];
+    int found = 0, held = 0, is_few = count <= MOST_CHOSEN;
+    float least_block = floor;
+    for (int block = 0; block < blocks && is_few; block++) {
         float value = best[block] - normalizer;
-        if (!(value > floor)) continue; /* of equal blocks the first ones stay */
+        if (!(value > least_block)) continue; /* of equal blocks the first ones stay */
         held = insert(log_probs, tokens, held, count, value, block);
-        if (held == count) floor = log_probs[count - 1];
+        if (held == count) least_block = log_probs[count - 1];
     }
-    /* The chosen blocks are read into a list of their own, since the lists are filled anew. */
-    int32_t chosen[BLOCK * 4];
-    held = least(held, BLOCK * 4);
-    for (int i = 0; i < held; i++) chosen[i] = tokens[i];
+    for (int i = 0; i < held; i++) chosen[i] = tokens[i]; /* since the lists are filled anew */
+    if (!is_few) held = blocks;
     for (int i = 0; i < held; i++) {
-        const float *block = scores + (size_t)chosen[i] * BLOCK;
-        for (int j = 0; j < BLOCK; j++) {
-            float value = block[j] - normalizer;
-            int32_t token = chosen[i] * BLOCK + j;
-            if (!(value > -INFINITY)) continue;
-            if (found == count && (value < log_probs[count - 1] || (value == log_probs[count - 1] && token > tokens[count - 1])))
+        int32_t first = (is_few ? chosen[i] : i) * BLOCK;
+        for (int32_t token = first; token < first + BLOCK; token++) {
+            float value = scores[token] - normalizer;
+            if (!(value > floor) || (found == count && (value < log_probs[count - 1] || (value == log_probs[count - 1] && token > tokens[count - 1]))))
                 continue;
             found = insert(log_probs, tokens, found, count, value, token);
         }

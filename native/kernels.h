@@ -43,9 +43,10 @@ struct kernels {
                     int outputs, float *scores, ptrdiff_t stride, struct row_sums *sums, float *best);
 
     /* The `count` best tokens of one row of `project`, best first; of equal ones the lower token
-     * comes first. What is compared is score - normalizer, rounded. Returns how many there are. */
+     * comes first. What is compared is score - normalizer, rounded; it must exceed `floor`. Returns how
+     * many there are. */
     int (*top)(const float *scores, const float *best, int blocks, float normalizer, int count,
-               float *log_probs, int32_t *tokens);
+               float floor, float *log_probs, int32_t *tokens);
     float (*greatest)(const float *x, int n); /* of one block, to repair `best` */
 
     void (*softmax)(float *x, int n);

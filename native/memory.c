@@ -121,10 +121,9 @@ dragoman_context *dragoman_new(const dragoman_model *model) {
     context->model = model;
     context->memory.values = calloc((size_t)model->encode.values + 1, sizeof *context->memory.values);
     context->memory.turned = calloc((size_t)model->fixed_count + 1, sizeof *context->memory.turned);
-    context->memory.turned_first = calloc((size_t)model->fixed_count + 1, sizeof *context->memory.turned_first);
     context->values = calloc((size_t)model->step.values + 1, sizeof *context->values);
     context->buffer_offset = calloc((size_t)model->step.buffers + 1, sizeof *context->buffer_offset);
-    if (context->memory.values && context->memory.turned && context->memory.turned_first && context->values && context->buffer_offset)
+    if (context->memory.values && context->memory.turned && context->values && context->buffer_offset)
         return context;
     dragoman_free(context);
     return NULL;
@@ -137,7 +136,8 @@ void dragoman_free(dragoman_context *context) {
     for (int i = 0; i < context->table_count; i++) free(context->tables[i].data);
     free(context->tables);
     pool_free(&context->pool);
-    free(context->memory.values), free(context->memory.turned), free(context->memory.turned_first);
+    pool_free(&context->stores);
+    free(context->memory.values), free(context->memory.turned);
     free(context->values), free(context->arena), free(context->buffer_offset), free(context);
 }
 

@@ -35,7 +35,7 @@ int output_make(struct run *run, const struct operation *operation, int index, c
     struct value *value = &run->values[number];
     int64_t unit = shape->rows == MANY ? shape->width : shape->width == MANY ? shape->rows : (int64_t)shape->rows * shape->width;
     int is_many = shape->rows == MANY || shape->width == MANY;
-    *value = (struct value){NULL, is_many ? extent : NULL, unit, NULL};
+    *value = (struct value){NULL, is_many ? extent : NULL, unit, NULL, NULL};
     if (run->is_step) {
         value->data = run->context->arena + run->context->buffer_offset[run->phase->buffer[number]];
     } else {

@@ -20,6 +20,7 @@ struct value {
     const struct extent *extent; /* NULL: each item has `unit` floats */
     int64_t unit;                /* floats of a whole item, or for each row (or column) of the extent */
     const int32_t *item;         /* of fixed values in a step: the source of each hypothesis; NULL: as they come */
+    float *const *places;        /* where each item is, if they do not follow each other; otherwise NULL */
 };
 
 /* Token ids are stored in place of floats. */
@@ -28,6 +29,7 @@ static inline const int32_t *tokens_of(const struct value *value) { return (cons
 /* The floats of one item. */
 static inline float *item_of(const struct value *value, int item) {
     int64_t at = value->item ? value->item[item] : item;
+    if (value->places) return value->places[at];
     return value->data + (value->extent ? value->extent->first[at] : at) * value->unit;
 }
 
@@ -56,8 +58,7 @@ struct memory {
     int sources;
     struct value *values;         /* of encode; those that are not needed any more have no data */
     const struct extent *states;  /* NULL: no source */
-    float **turned;               /* of each fixed value: its transposed copy, or NULL */
-    int64_t **turned_first;       /* (sources): where each source begins in it */
+    float ***turned;              /* of each fixed value: where its transposed copy is for each source, or NULL */
 };
 
 struct table { /* sinusoids of one width, for positions 0 to rows - 1 */
@@ -67,7 +68,7 @@ struct table { /* sinusoids of one width, for positions 0 to rows - 1 */
 
 struct dragoman_context {
     const struct dragoman_model *model;
-    struct pool pool;
+    struct pool pool, stores; /* of values that come and go; of sources that are searched */
     struct memory memory;
     struct extent **extents; /* of the batch that was encoded */
     int extent_count, extent_room, encode_extents;

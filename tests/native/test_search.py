@@ -1,0 +1,179 @@
+"""The native library's own search is that of ``dragoman.search``: the same outputs, scores and traces."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from native_programs import BOS, EOS, PROGRAMS, VOCABULARY, make_attentive, make_sources
+
+from dragoman.errors import UserError
+from dragoman.program import native_search
+from dragoman.program.native import EncodedBatch, NativeProgram, available_kernels
+from dragoman.search.options import SearchConfig
+from dragoman.search.run import search
+from dragoman.types import State
+
+ROOT = Path(__file__).parents[2]
+KERNELS = available_kernels()
+needs_library = pytest.mark.skipif(not KERNELS, reason="the native library is not built; `make native` builds it")
+COUNT = 12
+SOURCES = make_sources(COUNT)
+
+
+@dataclass
+class NativeStep:
+    log_probs: Tensor  # (N, T, V)
+    state: State
+    attention: Tensor | None  # (N, T, A, S)
+
+
+class NativeDecoder:
+    """The steps of the native library as a decoder that ``dragoman.search`` drives."""
+
+    def __init__(self, runner: NativeProgram) -> None:
+        self.runner = runner
+        self.longest = 0
+
+    def start(self, memory: EncodedBatch, sources: int) -> State:
+        self.longest = int(memory.lengths.max())
+        fixed: dict[str, Any] = {f"{i}": torch.from_numpy(array) for i, array in enumerate(memory.fixed)}
+        carry: dict[str, Any] = {f"{i}": torch.from_numpy(array) for i, array in enumerate(memory.slots)}
+        fixed["lengths"] = torch.from_numpy(memory.lengths)
+        carry["position"] = torch.from_numpy(memory.position)
+        carry["cached"] = torch.from_numpy(memory.cached)
+        return State(sources, fixed, carry)
+
+    def __call__(self, tokens: Tensor, state: State, need_attention: bool = False) -> NativeStep:
+        fixed = {name: tensor.numpy() for name, tensor in state.fixed.items()}  # type: ignore[union-attr]
+        carry = {name: tensor.numpy() for name, tensor in state.carry.items()}  # type: ignore[union-attr]
+        program = self.runner.program
+        values = [fixed[f"{i}"] for i in range(len(program.fixed))]
+        # The library wants values as wide as the longest source, and sources leave while a search runs.
+        longest = int(fixed["lengths"].max())
+        many = [len(program.sources) > 0 and value.shape[1] > 1 for value in values]
+        values = [value[:, :longest] if cut else value for value, cut in zip(values, many, strict=True)]
+        slots = [carry[f"{i}"] for i in range(len(program.slots))]
+        slots = [array[..., :longest] if slot.width == 0 else array for array, slot in zip(slots, program.slots, strict=True)]
+        position, cached = carry["position"], carry["cached"]
+        source = np.repeat(np.arange(state.sources), len(tokens) // state.sources)
+        log_probs, maps = [], []
+        for column in tokens.numpy().T:
+            slots = [
+                array[:, : int(cached.max())] if slot.grows else array
+                for array, slot in zip(slots, program.slots, strict=True)
+            ]
+            advanced = self.runner.step(
+                column, source, fixed["lengths"], values, slots, position, cached, attention=need_attention
+            )
+            slots, position = list(advanced.slots), position + 1
+            cached = cached + 1 if any(slot.grows for slot in program.slots) else cached
+            log_probs.append(torch.from_numpy(advanced.log_probs))
+            if advanced.attention is not None:
+                missing = self.longest - longest
+                maps.append(torch.from_numpy(np.pad(advanced.attention, ((0, 0), (0, 0), (0, missing)))))
+        after: dict[str, Any] = {f"{i}": torch.from_numpy(array) for i, array in enumerate(slots)}
+        after |= {"position": torch.from_numpy(position), "cached": torch.from_numpy(cached)}
+        state = State(state.sources, state.fixed, after)
+        return NativeStep(torch.stack(log_probs, 1), state, torch.stack(maps, 1) if maps else None)
+
+
+SHORT = (5, 6, 7)
+CASES: dict[str, dict[str, Any]] = {
+    "greedy": {"beam": 1},
+    "beam": {},
+    "n-best": {"beam": 6, "n_best": 4, "normalize": "none"},
+    "gnmt": {"beam": 4, "n_best": 3, "normalize": "gnmt", "alpha": 0.8},
+    "certain": {"beam": 4, "n_best": 2, "stop": "certain", "normalize": "none"},
+    "certain average": {"beam": 3, "stop": "certain"},
+    "min length": {"beam": 3, "min_length": 6, "max_length": 9},
+    "n-grams": {"beam": 3, "no_repeat_ngram": 2},
+    "unigrams": {"beam": 2, "no_repeat_ngram": 1},
+    "forbidden": {"beam": 4, "forbidden": (0, 1, 2, 17, 90), "forbidden_runs": ((40,), (12, 13), (8, 9, 10))},
+    "blocked": {"beam": 2, "forbidden": tuple(range(VOCABULARY))},
+    "only": {"beam": 3, "n_best": 2, "only": (SHORT, (5, 6), (60, 61, 62, 63), (9,))},
+    "only, forbidden": {"beam": 3, "only": (SHORT, (60, 61)), "forbidden": (6, 61, EOS)},
+    "wide": {"beam": 140, "n_best": 5, "max_length": 4},
+    "sample": {"sample": True, "samples": 3, "seed": 7},
+    "top-k": {"sample": True, "samples": 2, "top_k": 5, "temperature": 1.3},
+    "top-p": {"sample": True, "top_p": 0.7, "temperature": 0.8, "forbidden": (0, 1, 2)},
+    "top-p, flat": {"sample": True, "samples": 2, "top_p": 0.99, "temperature": 9.0},
+    "top-k, top-p, only": {"sample": True, "samples": 4, "top_k": 9, "top_p": 0.9, "only": (SHORT, (60, 61))},
+}
+
+
+def run_both(
+    name: str, config: SearchConfig, batch_size: int, kernels: str = "", **given: Any
+) -> tuple[list[Any], list[Any]]:
+    """Search with the loop in Python and with that of the library."""
+    runner = NativeProgram(PROGRAMS[name](), kernels=kernels)
+    decoder = NativeDecoder(runner)
+    expected = search(
+        decoder, runner.encode(SOURCES), COUNT, config, bos=BOS, eos=EOS, need_attention=True, **given
+    )
+    given["prefixes"] = given.pop("prefix", None)
+    found = runner.search(
+        SOURCES, config, bos=BOS, eos=EOS, attention=True, trace=True, batch_size=batch_size, **given
+    )
+    return expected, found
+
+
+def assert_same(expected: Sequence[Any], found: Sequence[Any]) -> None:
+    assert len(expected) == len(found)
+    for python, native in zip(expected, found, strict=True):
+        assert len(python.trace.steps) == len(native.steps)
+        for theirs, ours in zip(python.trace.steps, native.steps, strict=True):
+            for field in ("parent", "token", "fate"):
+                assert np.array_equal(getattr(theirs, field), getattr(ours, field)), field
+            assert np.allclose(theirs.log_prob, ours.log_prob, atol=1e-5)
+            assert np.allclose(theirs.total, ours.total, atol=1e-5)
+            assert_same_attention(theirs.attention, ours.attention)
+        assert len(python.hypotheses) == len(native.hypotheses)
+        for theirs, ours in zip(python.hypotheses, native.hypotheses, strict=True):
+            assert theirs.tokens == tuple(ours.tokens.tolist())
+            assert theirs.path == tuple(ours.path.tolist())
+            assert theirs.finished == ours.finished
+            assert np.allclose(theirs.log_probs, ours.log_probs, atol=1e-5)
+            assert theirs.score == pytest.approx(ours.score, abs=1e-5)
+            assert_same_attention(theirs.attention, ours.attention)
+
+
+def assert_same_attention(theirs: np.ndarray | None, ours: np.ndarray | None) -> None:
+    assert (theirs is None) == (ours is None)
+    if theirs is not None and ours is not None:
+        real = ours.shape[-1]
+        assert np.allclose(theirs[..., :real], ours, atol=1e-5)
+        assert not theirs[..., real:].any()
+
+
+@needs_library
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_loops_agree(name: str, case: str) -> None:
+    limits = [3 + index % 12 for index in range(COUNT)]
+    given = {"keys": [100 + index for index in range(COUNT)]} if "sample" in CASES[case] else {}
+    config = SearchConfig(**CASES[case])
+    batch_size = 1 + (len(name) * len(case)) % 9
+    assert_same(*run_both(name, config, batch_size, limits=limits, **given))
+
+
+@needs_library
+@pytest.mark.parametrize("case", ["greedy", "n-best", "sample", "only"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_forced_prefixes(name: str, case: str) -> None:
+    choices: list[tuple[int, ...]] = [(), (5,), (5, 6), (30, 31, 32), (30, EOS), (EOS,), (9, 9, 9, 9, 9)]
+    prefix = [choices[index % len(choices)] for index in range(COUNT)]
+    config = SearchConfig(**CASES[case], max_length=8)
+    limits = [5 if index == 6 else 7 for index in range(COUNT)]
+    assert_same(*run_both(name, config, 5, limits=limits, prefix=prefix))
