@@ -30,7 +30,7 @@ typedef struct dragoman_model dragoman_model;     /* never changes: threads may 
 typedef struct dragoman_context dragoman_context; /* belongs to one thread at a time */
 
 /* Open a model that is in memory (a mapped file) and stays there. `kernels` names an instruction
- * set ("baseline", "avx2", "avx512"); NULL: the best. Returns NULL with a sentence in `message`. */
+ * set ("baseline", "avx2", "avx512", "avx512vnni"); NULL: the best. Returns NULL with a sentence in `message`. */
 DRAGOMAN_API dragoman_model *dragoman_open(const void *file, size_t size, const char *kernels, char *message, size_t room);
 DRAGOMAN_API void dragoman_close(dragoman_model *model);
 

@@ -27,6 +27,44 @@ static int run_operation(struct run *run, const struct operation *operation) {
     }
 }
 
+/* Rows as bytes, in memory of the pool. */
+static int quantize(struct run *run, const float *x, int rows, int inputs, uint8_t **bytes, float **scales) {
+    *bytes = pool_take(&run->context->pool, (size_t)rows, (size_t)run->kernels->byte_stride(inputs));
+    *scales = pool_take(&run->context->pool, (size_t)rows, sizeof **scales);
+    if (!*bytes || !*scales) return no_memory(run->context);
+    run->kernels->quantize(x, inputs, rows, inputs, *bytes, *scales);
+    return DRAGOMAN_OK;
+}
+
+int multiply(struct run *run, const struct weight *weight, const float *x, int rows, const float *bias, float *y, int activation) {
+    int outputs = weight->dims[0], inputs = (int)(weight->size / (size_t)outputs);
+    if (!weight->panels.bytes) {
+        run->kernels->product(x, inputs, rows, inputs, weight->packed, bias, outputs, y, outputs, activation);
+        return DRAGOMAN_OK;
+    }
+    uint8_t *bytes;
+    float *scales;
+    TRY(quantize(run, x, rows, inputs, &bytes, &scales));
+    run->kernels->product_bytes(bytes, scales, rows, &weight->panels, bias, y, outputs, activation);
+    pool_give(&run->context->pool, bytes), pool_give(&run->context->pool, scales);
+    return DRAGOMAN_OK;
+}
+
+int project(struct run *run, const struct weight *weight, const float *x, int rows, const float *bias, float *scores, struct row_sums *sums, float *best) {
+    int outputs = weight->dims[0], inputs = weight->dims[1];
+    ptrdiff_t stride = score_stride(run->model);
+    if (!weight->panels.bytes) {
+        run->kernels->project(x, rows, inputs, weight->packed, bias, outputs, scores, stride, sums, best);
+        return DRAGOMAN_OK;
+    }
+    uint8_t *bytes;
+    float *scales;
+    TRY(quantize(run, x, rows, inputs, &bytes, &scales));
+    run->kernels->project_bytes(bytes, scales, rows, &weight->panels, bias, scores, stride, sums, best);
+    pool_give(&run->context->pool, bytes), pool_give(&run->context->pool, scales);
+    return DRAGOMAN_OK;
+}
+
 /* Give the memory of a value back that nobody reads after operation `now`. */
 static void drop_value(struct run *run, int number, int now) {
     if (number == ABSENT || run->is_step || run->phase->last_use[number] > now) return;
@@ -221,7 +259,7 @@ int step_reserve(struct dragoman_context *context, int rows, int64_t states) {
     return context->arena ? DRAGOMAN_OK : no_memory(context);
 }
 
-int step_run(struct run *run, float *scores, ptrdiff_t stride, struct row_sums *sums, float *best) {
+int step_run(struct run *run, float *scores, struct row_sums *sums, float *best) {
     const struct operation *readout = &run->phase->operations[run->model->readout];
     const struct weight *weight = &run->model->weights[readout->weights[0]];
     const float *bias = readout->weights[1] == ABSENT ? NULL : run->model->weights[readout->weights[1]].data, *x;
@@ -229,7 +267,7 @@ int step_run(struct run *run, float *scores, ptrdiff_t stride, struct row_sums *
     int rows;
     TRY(run_operations(run, run->model->readout));
     TRY(rows_of(run, readout->inputs[0], &x, &rows, &owned));
-    run->kernels->project(x, rows, weight->dims[1], weight->packed, bias, weight->dims[0], scores, stride, sums, best);
+    TRY(project(run, weight, x, rows, bias, scores, sums, best));
     pool_give(&run->context->pool, owned);
     return DRAGOMAN_OK;
 }
@@ -332,7 +370,7 @@ static int step(struct dragoman_context *context, const struct dragoman_rows *ro
     float *best = pool_take(&context->pool, (size_t)rows->rows, (size_t)(stride / BLOCK) * sizeof *best);
     struct row_sums *sums = pool_take(&context->pool, (size_t)rows->rows, sizeof *sums);
     if (!scores || !best || !sums) return no_memory(context);
-    TRY(step_run(&run, scores, stride, sums, best));
+    TRY(step_run(&run, scores, sums, best));
     copy_results(&run, rows, scores, stride, sums);
     return DRAGOMAN_OK;
 }

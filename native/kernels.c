@@ -139,8 +139,31 @@ INLINE float take_block(struct running *row, const float *scores) {
     return best;
 }
 
-static void project(const float *x, int rows, int inputs, const float *packed, const float *bias,
-                    int outputs, float *scores, ptrdiff_t stride, struct row_sums *sums, float *best) {
+#ifdef __AVX512VNNI__
+#include "bytes.h"
+#endif
+
+/* The rows of an output layer, and its weights: of floats or of bytes. */
+struct projected {
+    const float *x, *packed;
+    const uint8_t *bytes;
+    const float *row_scales;
+    const struct byte_panels *panels;
+    int inputs, outputs;
+};
+
+/* Compute one panel of rows `begin` to `begin + count - 1`; `is_bytes` is a constant wherever this is inlined. */
+INLINE void project_panel(const int is_bytes, const struct projected *of, int begin, int count, int first, const float *bias, float *y, ptrdiff_t stride) {
+    if (!is_bytes) {
+        panel_rows(of->x + (size_t)begin * (size_t)of->inputs, of->inputs, count, of->inputs, of->packed + (size_t)first * (size_t)of->inputs, bias, y, stride, PANEL, ACT_NONE);
+        return;
+    }
+#ifdef __AVX512VNNI__
+    byte_panel_rows(of->bytes + (size_t)begin * (size_t)byte_stride(of->inputs), of->row_scales + begin, count, of->panels, first, bias, y, stride, PANEL, ACT_NONE);
+#endif
+}
+
+INLINE void project_as(const int is_bytes, const struct projected *of, int rows, const float *bias, float *scores, ptrdiff_t stride, struct row_sums *sums, float *best) {
     struct running running[PROJECT_ROWS];
     int blocks = (int)(stride / BLOCK);
     for (int begin = 0; begin < rows; begin += PROJECT_ROWS) { /* as many rows as stay in the cache */
@@ -151,14 +174,13 @@ static void project(const float *x, int rows, int inputs, const float *packed, c
             for (int first = block * BLOCK; first < (block + 1) * BLOCK; first += PANEL) {
                 float own[PANEL];
                 float *here = to + first - block * BLOCK;
-                if (first >= outputs) {
+                if (first >= of->outputs) {
                     for (int i = 0; i < count; i++)
                         for (int j = 0; j < PANEL; j++) here[i * stride + j] = -INFINITY;
                     continue;
                 }
-                bias_of_panel(bias, first, least(PANEL, outputs - first), -INFINITY, own);
-                panel_rows(x + (size_t)begin * (size_t)inputs, inputs, count, inputs,
-                           packed + (size_t)first * (size_t)inputs, own, here, stride, PANEL, ACT_NONE);
+                bias_of_panel(bias, first, least(PANEL, of->outputs - first), -INFINITY, own);
+                project_panel(is_bytes, of, begin, count, first, own, here, stride);
             }
             for (int i = 0; i < count; i++)
                 best[(size_t)(begin + i) * (size_t)blocks + (size_t)block] = take_block(&running[i], to + i * stride);
@@ -170,6 +192,22 @@ static void project(const float *x, int rows, int inputs, const float *packed, c
         }
     }
 }
+
+static void project(const float *x, int rows, int inputs, const float *packed, const float *bias,
+                    int outputs, float *scores, ptrdiff_t stride, struct row_sums *sums, float *best) {
+    struct projected of = {.x = x, .packed = packed, .inputs = inputs, .outputs = outputs};
+    project_as(0, &of, rows, bias, scores, stride, sums, best);
+}
+
+#ifdef __AVX512VNNI__
+static int whole_panels(int outputs) { return round_up(outputs, PANEL); }
+
+static void project_bytes(const uint8_t *x, const float *row_scales, int rows, const struct byte_panels *panels, const float *bias,
+                          float *scores, ptrdiff_t stride, struct row_sums *sums, float *best) {
+    struct projected of = {.bytes = x, .row_scales = row_scales, .panels = panels, .inputs = panels->inputs, .outputs = panels->outputs};
+    project_as(1, &of, rows, bias, scores, stride, sums, best);
+}
+#endif
 
 static float greatest(const float *x, int n) {
     float most = -INFINITY;
@@ -543,4 +581,8 @@ const struct kernels TABLE = {
     .layer_norm = layer_norm, .activate = activate, .glu = glu, .add = add, .multiply = multiply,
     .affine = affine, .add_scaled = add_scaled, .dot = dot, .tanh_dot = tanh_dot, .transpose = transpose,
     .scores = scores, .attend = attend, .attend_cached = attend_cached, .recur = recur,
+#ifdef __AVX512VNNI__
+    .byte_panels_size = byte_panels_size, .columns = whole_panels, .byte_stride = byte_stride, .pack_bytes = pack_bytes,
+    .quantize = quantize, .product_bytes = product_bytes, .project_bytes = project_bytes,
+#endif
 };

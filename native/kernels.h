@@ -24,6 +24,14 @@ struct row_sums {
     float entropy;    /* of the softmax of the scores, in nats */
 };
 
+/* A weight (O, I) of 8 bits as panels; starts and scales have as many entries as the panels have columns. */
+struct byte_panels {
+    int outputs, inputs;
+    int8_t *bytes;
+    int32_t *starts;
+    float *scales;
+};
+
 struct kernels {
     const char *name;
     int lanes; /* floats in a vector */
@@ -41,6 +49,18 @@ struct kernels {
      * BLOCK; the scores beyond V are -infinity. */
     void (*project)(const float *x, int rows, int inputs, const float *packed, const float *bias,
                     int outputs, float *scores, ptrdiff_t stride, struct row_sums *sums, float *best);
+
+    /* The same with weights of 8 bits; all NULL where the instruction set has nothing for them. `quantize`
+     * rounds rows to bytes (n, byte_stride) with a scale for each row. `columns` rounds O up to whole panels. */
+    size_t (*byte_panels_size)(int outputs, int inputs);
+    int (*columns)(int outputs);
+    int (*byte_stride)(int inputs);
+    void (*pack_bytes)(const int8_t *weight, int outputs, int inputs, int8_t *packed, int32_t *starts);
+    void (*quantize)(const float *x, ptrdiff_t x_stride, int rows, int inputs, uint8_t *bytes, float *scales);
+    void (*product_bytes)(const uint8_t *x, const float *row_scales, int rows, const struct byte_panels *panels,
+                          const float *bias, float *y, ptrdiff_t y_stride, int activation);
+    void (*project_bytes)(const uint8_t *x, const float *row_scales, int rows, const struct byte_panels *panels,
+                          const float *bias, float *scores, ptrdiff_t stride, struct row_sums *sums, float *best);
 
     /* The `count` best tokens of one row of `project`, best first; of equal ones the lower token
      * comes first. What is compared is score - normalizer, rounded; it must exceed `floor`. Returns how

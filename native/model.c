@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT_VERSION = 1, MOST_VALUES = 1 << 20 };
+enum { FORMAT_VERSION = 1, MOST_VALUES = 1 << 20, MOST_BYTES = 1 << 15 }; /* a sum of that many products of bytes has 31 bits */
 enum section { PROGRAM = 1, SOURCES, SLOTS, ENCODE, STEP, WEIGHTS, DATA, STRINGS, SECTION_COUNT };
 
 struct span {
@@ -291,10 +291,25 @@ void weight_row(const struct weight *weight, int row, float factor, float *to) {
     }
 }
 
+/* Pack a quantised weight for products of bytes. */
+static int pack_bytes(const struct kernels *kernels, struct weight *weight, int inputs) {
+    int outputs = weight->dims[0], columns = kernels->columns(outputs);
+    struct byte_panels *panels = &weight->panels;
+    *panels = (struct byte_panels){outputs, inputs, malloc(kernels->byte_panels_size(outputs, inputs)), malloc((size_t)columns * sizeof(int32_t)), calloc((size_t)columns, sizeof(float))};
+    if (!panels->bytes || !panels->starts || !panels->scales) return 1;
+    kernels->pack_bytes(weight->bytes, outputs, inputs, panels->bytes, panels->starts);
+    memcpy(panels->scales, weight->scales, (size_t)outputs * sizeof(float));
+    return 0;
+}
+
 static int prepare_weights(struct dragoman_model *model) {
     for (int i = 0; i < model->weight_count; i++) {
         struct weight *weight = &model->weights[i];
         int width = (int)(weight->size / (size_t)weight->dims[0]);
+        if (weight->bytes && weight->wants_packed && model->kernels->product_bytes && width <= MOST_BYTES) {
+            if (pack_bytes(model->kernels, weight, width)) return 1;
+            weight->wants_packed = 0;
+        }
         if (!weight->data && (weight->wants_plain || weight->wants_packed)) {
             weight->owned = malloc(weight->size * sizeof(float));
             if (!weight->owned) return 1;
@@ -336,9 +351,13 @@ static void free_phase(struct phase *phase) {
     free(phase->operations), free(phase->shapes), free(phase->last_use), free(phase->buffer);
 }
 
+static void weight_free(struct weight *weight) {
+    free(weight->owned), free(weight->packed), free(weight->panels.bytes), free(weight->panels.starts), free(weight->panels.scales);
+}
+
 void dragoman_close(dragoman_model *model) {
     if (!model) return;
-    for (int i = 0; i < model->weight_count && model->weights; i++) free(model->weights[i].owned), free(model->weights[i].packed);
+    for (int i = 0; i < model->weight_count && model->weights; i++) weight_free(&model->weights[i]);
     free_phase(&model->encode), free_phase(&model->step);
     free(model->sources), free(model->fixed), free(model->attention), free(model->slots), free(model->weights);
     free(model->is_turned), free(model);

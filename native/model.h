@@ -53,7 +53,8 @@ struct weight {
     const int8_t *bytes;  /* of a quantised weight: data[i] = bytes[i] * scales[row] */
     const float *scales;
     float *owned;         /* data that were made from bytes */
-    float *packed;        /* as panels, where it is the matrix of a product */
+    float *packed;        /* as panels, where it is the matrix of a product: these, or bytes */
+    struct byte_panels panels;
     int wants_packed, wants_plain;
 };
 

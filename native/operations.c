@@ -96,7 +96,7 @@ static int run_embed(struct run *run, const struct operation *operation) {
 
 static int run_linear(struct run *run, const struct operation *operation) {
     const struct weight *weight = &run->model->weights[operation->weights[0]];
-    int activation = operation->settings[LINEAR_ACTIVATION].number, outputs = weight->dims[0], inputs = weight->dims[1], rows;
+    int activation = operation->settings[LINEAR_ACTIVATION].number, outputs = weight->dims[0], rows;
     const float *x;
     float *owned;
     struct value *y;
@@ -105,7 +105,7 @@ static int run_linear(struct run *run, const struct operation *operation) {
     float *to = before_glu(run, activation, rows, outputs, y->data);
     if (!to) return fail(run->context, DRAGOMAN_NO_MEMORY, "there is not enough memory");
     int now = activation == ACT_GLU ? ACT_NONE : activation;
-    run->kernels->product(x, inputs, rows, inputs, weight->packed, plain(run, operation, 1), outputs, to, outputs, now);
+    TRY(multiply(run, weight, x, rows, plain(run, operation, 1), to, now));
     if (activation == ACT_GLU) run->kernels->glu(to, rows, outputs / 2, y->data);
     if (to != y->data) pool_give(&run->context->pool, to);
     pool_give(&run->context->pool, owned);

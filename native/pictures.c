@@ -119,7 +119,7 @@ static int run_convolve_picture(struct run *run, const struct operation *operati
             int count = extent->count[i] - first < STRIP ? extent->count[i] - first : STRIP;
             float *to = item_of(y, i) + (size_t)first * (size_t)width, *made = activation == ACT_GLU ? sums : to;
             lay_out(item_of(x, i), x->extent->height[i], x->extent->breadth[i], channels, size, stride, before, extent->breadth[i], first, count, squares);
-            run->kernels->product(squares, wide, count, wide, weight->packed, bias, outputs, made, outputs, activation == ACT_GLU ? ACT_NONE : activation);
+            TRY(multiply(run, weight, squares, count, bias, made, activation == ACT_GLU ? ACT_NONE : activation));
             if (activation == ACT_GLU) run->kernels->glu(sums, count, width, to);
         }
     pool_give(&run->context->pool, squares), pool_give(&run->context->pool, sums);

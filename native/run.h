@@ -116,6 +116,10 @@ int output_make(struct run *run, const struct operation *operation, int index, c
 /* All rows of a value, one after the other; `*owned` is to be given back to the pool if it is not NULL. */
 int rows_of(struct run *run, int value, const float **data, int *rows, float **owned);
 
+/* y (n, O) = activation(x (n, I) times the transpose of a weight, plus bias), and the output layer (kernels.h). */
+int multiply(struct run *run, const struct weight *weight, const float *x, int rows, const float *bias, float *y, int activation);
+int project(struct run *run, const struct weight *weight, const float *x, int rows, const float *bias, float *scores, struct row_sums *sums, float *best);
+
 int run_operations(struct run *run, int skip);
 
 /* The operations, by file. */
@@ -129,8 +133,8 @@ const float *sinusoids(struct dragoman_context *context, int width, int rows);
 /* Make room for the values of a step of up to so many hypotheses, which look at so many states in all. */
 int step_reserve(struct dragoman_context *context, int rows, int64_t states);
 
-/* Run the step, and the output layer: scores (rows, stride), their sums, and the best of each block. */
-int step_run(struct run *run, float *scores, ptrdiff_t stride, struct row_sums *sums, float *best);
+/* Run the step, and the output layer: scores (rows, score_stride), their sums, and the best of each block. */
+int step_run(struct run *run, float *scores, struct row_sums *sums, float *best);
 ptrdiff_t score_stride(const struct dragoman_model *model);
 void pool_give_all(struct pool *pool);
 

@@ -188,7 +188,7 @@ static int choose_all(struct search *search, struct run *run) {
     if (!scores || !best) return no_memory(search);
     for (int first = 0; first < rows; first += some) {
         int count = rows - first < some ? rows - first : some;
-        model->kernels->project(x + (size_t)first * (size_t)inputs, count, inputs, weight->packed, bias, weight->dims[0], scores, stride, sums, best);
+        TRY(project(run, weight, x + (size_t)first * (size_t)inputs, count, bias, scores, sums, best));
         for (int i = 0; i < count; i++) {
             struct flight *flight = &search->flights[search->now.source[first + i]];
             TRY(take_row(search, run, first + i, (struct distribution){scores + i * stride, best + i * blocks, sums[i].normalizer}, sums[i].entropy));

@@ -78,7 +78,7 @@ static int run_recurrent(struct run *run, const struct operation *operation) {
     if (source->extent) qsort(layer.order, (size_t)run->items, sizeof *layer.order, longer_first);
     load_state(run, &layer, operation->inputs[1], width, layer.hidden);
     load_state(run, &layer, operation->inputs[2], width, layer.cell);
-    run->kernels->product(x, in->dims[1], rows, in->dims[1], in->packed, bias, wide, layer.input, wide, ACT_NONE);
+    TRY(multiply(run, in, x, rows, bias, layer.input, ACT_NONE));
     int live = run->items;
     for (int t = 0; t < layer.order[0].length; t++) {
         while (layer.order[live - 1].length <= t) live--;
@@ -87,7 +87,7 @@ static int run_recurrent(struct run *run, const struct operation *operation) {
             int64_t row = begin + (reverse ? layer.order[i].length - 1 - t : t);
             layer.place[i] = layer.input + (size_t)row * (size_t)wide;
         }
-        run->kernels->product(layer.hidden, width, live, width, own->packed, NULL, wide, layer.gates, wide, ACT_NONE);
+        TRY(multiply(run, own, layer.hidden, live, NULL, layer.gates, ACT_NONE));
         run->kernels->recur(kind, live, width, layer.gates, layer.place, new_bias, layer.hidden, layer.cell);
         for (int i = 0; i < live; i++) {
             size_t row = (size_t)(layer.place[i] - layer.input) / (size_t)wide;
@@ -139,7 +139,7 @@ static int run_convolve(struct run *run, const struct operation *operation) {
                 else memcpy(to, from + (size_t)(row + k) * (size_t)inputs, (size_t)inputs * sizeof(float));
             }
     }
-    run->kernels->product(windows, wide, (int)total, wide, weight->packed, bias, outputs, sums, outputs, activation == ACT_GLU ? ACT_NONE : activation);
+    TRY(multiply(run, weight, windows, (int)total, bias, sums, activation == ACT_GLU ? ACT_NONE : activation));
     if (activation == ACT_GLU) run->kernels->glu(sums, (int)total, outputs / 2, y->data), pool_give(pool, sums);
     pool_give(pool, windows), pool_give(pool, counts);
     return DRAGOMAN_OK;

@@ -106,10 +106,14 @@ def test_int8_weights_are_those_of_the_quantised_arrays() -> None:
         whole, scales = quantize(array)
         weights[name] = whole * scales.reshape(-1, *[1] * (array.ndim - 1)) if array.ndim > 1 else array
         assert np.abs(weights[name] - array).max() <= np.abs(array).max() / 250
-    quantized, plain = NativeProgram(program, int8=True), NativeProgram(replace(program, weights=weights))
     inputs = make_inputs(3)
-    for a, b in zip(*(advance(each, each.encode(inputs), 3) for each in (quantized, plain)), strict=True):
-        assert np.allclose(a, b, atol=1e-5)
+    for kernels in KERNELS:
+        quantized = NativeProgram(program, int8=True, kernels=kernels)
+        plain = NativeProgram(replace(program, weights=weights), kernels=kernels)
+        # Where products of bytes are faster, rows are rounded to 8 bits too.
+        tolerance = 0.3 if kernels == "avx512vnni" else 1e-5
+        for a, b in zip(*(advance(each, each.encode(inputs), 3) for each in (quantized, plain)), strict=True):
+            assert np.allclose(a, b, atol=tolerance)
     assert len(write_program(program, int8=True)) < 0.45 * len(write_program(program))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,9 @@ class NativeDecoder:
         many = [len(program.sources) > 0 and value.shape[1] > 1 for value in values]
         values = [value[:, :longest] if cut else value for value, cut in zip(values, many, strict=True)]
         slots = [carry[f"{i}"] for i in range(len(program.slots))]
-        slots = [array[..., :longest] if slot.width == 0 else array for array, slot in zip(slots, program.slots, strict=True)]
+        slots = [
+            array[..., :longest] if slot.width == 0 else array for array, slot in zip(slots, program.slots, strict=True)
+        ]
         position, cached = carry["position"], carry["cached"]
         source = np.repeat(np.arange(state.sources), len(tokens) // state.sources)
         log_probs, maps = [], []
@@ -119,13 +122,9 @@ def run_both(
     """Search with the loop in Python and with that of the library."""
     runner = NativeProgram(PROGRAMS[name](), kernels=kernels)
     decoder = NativeDecoder(runner)
-    expected = search(
-        decoder, runner.encode(SOURCES), COUNT, config, bos=BOS, eos=EOS, need_attention=True, **given
-    )
+    expected = search(decoder, runner.encode(SOURCES), COUNT, config, bos=BOS, eos=EOS, need_attention=True, **given)
     given["prefixes"] = given.pop("prefix", None)
-    found = runner.search(
-        SOURCES, config, bos=BOS, eos=EOS, attention=True, trace=True, batch_size=batch_size, **given
-    )
+    found = runner.search(SOURCES, config, bos=BOS, eos=EOS, attention=True, trace=True, batch_size=batch_size, **given)
     return expected, found
 
 
@@ -157,19 +156,21 @@ def assert_same_attention(theirs: np.ndarray | None, ours: np.ndarray | None) ->
         assert not theirs[..., real:].any()
 
 
+SOME = ("beam", "certain", "n-grams", "only", "sample", "top-k")
+PAIRS = [(name, case) for name in PROGRAMS for case in (CASES if name == "attentive" else SOME)]
+
+
 @needs_library
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "case"), PAIRS)
 def test_the_loops_agree(name: str, case: str) -> None:
     limits = [3 + index % 12 for index in range(COUNT)]
     given = {"keys": [100 + index for index in range(COUNT)]} if "sample" in CASES[case] else {}
-    config = SearchConfig(**CASES[case])
     batch_size = 1 + (len(name) * len(case)) % 9
-    assert_same(*run_both(name, config, batch_size, limits=limits, **given))
+    assert_same(*run_both(name, SearchConfig(**CASES[case]), batch_size, limits=limits, **given))
 
 
 @needs_library
-@pytest.mark.parametrize("case", ["greedy", "n-best", "sample", "only"])
+@pytest.mark.parametrize("case", ["n-best", "sample", "only"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_forced_prefixes(name: str, case: str) -> None:
     choices: list[tuple[int, ...]] = [(), (5,), (5, 6), (30, 31, 32), (30, EOS), (EOS,), (9, 9, 9, 9, 9)]
@@ -177,3 +178,105 @@ def test_forced_prefixes(name: str, case: str) -> None:
     config = SearchConfig(**CASES[case], max_length=8)
     limits = [5 if index == 6 else 7 for index in range(COUNT)]
     assert_same(*run_both(name, config, 5, limits=limits, prefix=prefix))
+
+
+@needs_library
+@pytest.mark.parametrize("kernels", KERNELS or ("none",))
+def test_the_number_of_sources_in_flight_changes_no_bit(kernels: str) -> None:
+    sources = make_sources(80)
+    limits = [2 + index % 15 for index in range(80)]
+    for name, int8 in (("attentive", False), ("recurrent", True), ("convolutional", False)):
+        runner = NativeProgram(PROGRAMS[name](), kernels=kernels, int8=int8)
+        config = SearchConfig(beam=3, n_best=2)
+        results = [
+            runner.search(sources, config, bos=BOS, eos=EOS, limits=limits, batch_size=size) for size in (64, 7, 1)
+        ]
+        for one, *others in zip(*results, strict=True):
+            for other in others:
+                for a, b in zip(one.hypotheses, other.hypotheses, strict=True):
+                    assert (a.score, a.finished, a.tokens.tolist()) == (b.score, b.finished, b.tokens.tolist())
+                    for field in ("log_probs", "entropies", "margins"):
+                        assert np.array_equal(getattr(a, field), getattr(b, field))
+
+
+@needs_library
+def test_entropies_and_margins_are_those_of_the_models_distributions() -> None:
+    runner = NativeProgram(make_attentive())
+    config = SearchConfig(beam=2, max_length=6, forbidden=(0, 1, 2))
+    (result,) = runner.search(SOURCES[:1], config, bos=BOS, eos=EOS)
+    best = result.hypotheses[0]
+    decoder = NativeDecoder(runner)
+    state = decoder.start(runner.encode(SOURCES[:1]), 1)
+    tokens = torch.tensor([[BOS, *best.tokens.tolist()[:-1]]])
+    log_probs = decoder(tokens, state).log_probs[0].double()  # (T, V)
+    assert np.allclose(best.entropies, -(log_probs.exp() * log_probs).sum(1), atol=1e-5)
+    first, second = log_probs.topk(2, dim=1).values.T
+    assert np.allclose(best.margins, first - second, atol=1e-5)
+
+
+@needs_library
+def test_a_shared_model_serves_several_threads() -> None:
+    first = NativeProgram(make_attentive())
+    config = SearchConfig(beam=3, max_length=12)
+
+    def run(runner: NativeProgram) -> list[list[int]]:
+        results = runner.search(SOURCES, config, bos=BOS, eos=EOS)
+        return [result.hypotheses[0].tokens.tolist() for result in results]
+
+    expected = run(first)
+    runners = [first.share(), first.share()]
+    del first
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(run, runners)] == [expected, expected]
+
+
+@needs_library
+def test_the_caller_can_end_a_search() -> None:
+    runner = NativeProgram(make_attentive())
+    steps = []
+
+    def stop() -> None:
+        steps.append(1)
+        if len(steps) == 3:
+            raise TimeoutError("enough")
+
+    with pytest.raises(TimeoutError, match="enough"):
+        runner.search(SOURCES, SearchConfig(max_length=50), bos=BOS, eos=EOS, on_step=stop)
+    assert len(steps) == 3
+    assert runner.search(SOURCES[:1], SearchConfig(max_length=5), bos=BOS, eos=EOS)
+
+
+@needs_library
+def test_impossible_searches_are_refused_with_a_sentence() -> None:
+    runner = NativeProgram(make_attentive())
+
+    def refuse(match: str, **given: Any) -> None:
+        config = SearchConfig(**given.pop("config", {"max_length": 5}))
+        with pytest.raises(UserError, match=match):
+            runner.search(SOURCES[:2], config, bos=BOS, eos=EOS, **given)
+
+    refuse("needs a length limit", config={})
+    refuse("one limit per source: got 1 for 2", limits=[3])
+    refuse("setting of the search is impossible", limits=[3, 0])
+    refuse("setting of the search is impossible", batch_size=0)
+    refuse(f"there is no token {VOCABULARY}", config={"max_length": 5, "forbidden": (VOCABULARY,)})
+    refuse("goes on after the end symbol", prefixes=[(EOS, 5), ()])
+    refuse("prefix: there is no token", prefixes=[(VOCABULARY,), ()])
+    assert runner.search([], SearchConfig(), bos=BOS, eos=EOS) == []
+    broken = make_attentive()
+    broken.weights["out"][:] = np.nan  # type: ignore[index]
+    with pytest.raises(UserError, match="not probabilities"):
+        NativeProgram(broken).search(SOURCES, SearchConfig(max_length=5), bos=BOS, eos=EOS)
+
+
+def test_the_names_in_the_binding_are_those_of_the_header() -> None:
+    header = (ROOT / "native" / "dragoman.h").read_text(encoding="utf-8")
+
+    def names(kind: str) -> list[str]:
+        (body,) = re.findall(rf"enum {kind} \{{(.*?)\}}", header, re.DOTALL)
+        return re.findall(r"DRAGOMAN_(\w+)", re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL))
+
+    assert names("dragoman_setting") == [name.upper() for name in native_search.SETTINGS]
+    assert names("dragoman_list") == [name.upper() for name in native_search.LISTS]
+    assert names("dragoman_part") == [*(name.upper() for name, _ in native_search.PARTS), "PARTS"]
+    assert f"DRAGOMAN_DRAWS = {native_search.DRAWS}" in header

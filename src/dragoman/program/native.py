@@ -78,7 +78,9 @@ def available_kernels() -> tuple[str, ...]:
     if path is None:
         return ()
     library = load_library(path)
-    return tuple(name for name in ("baseline", "avx2", "avx512") if library.dragoman_has_kernels(name.encode()))
+    return tuple(
+        name for name in ("baseline", "avx2", "avx512", "avx512vnni") if library.dragoman_has_kernels(name.encode())
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +105,36 @@ class AdvancedBatch:
     slots: tuple[np.ndarray, ...]  # each (N, rows, width)
 
 
+class _Opened:
+    """A model in the library's memory. It never changes, so threads may share it."""
+
+    def __init__(self, library: ctypes.CDLL, file: bytes, kernels: str) -> None:
+        self.library = library
+        self._file = file  # the library reads it as long as the model is open
+        message = ctypes.create_string_buffer(256)
+        self.model = library.dragoman_open(file, len(file), kernels.encode(), message, len(message))
+        if not self.model:
+            raise UserError(f"the native library cannot run this model: {message.value.decode()}")
+
+    def __del__(self) -> None:
+        if self.model:
+            self.library.dragoman_close(self.model)
+
+
 class NativeProgram:
-    """A program in the native library. One thread may use it at a time."""
+    """A program in the native library. One thread may use it at a time; ``share`` is for more."""
 
     def __init__(self, program: Program, *, int8: bool = False, kernels: str = "", path: Path | None = None) -> None:
         """Open a program. ``kernels`` names an instruction set; by default the best is taken."""
         path = path or find_library()
         if path is None:
             raise UserError("the native library is not there; build it with `make native` (this needs a C compiler)")
+        self._begin(program, _Opened(load_library(path), write_program(program, int8=int8), kernels))
+
+    def _begin(self, program: Program, opened: _Opened) -> None:
         self.program = program
-        self._library = load_library(path)
-        self._file = write_program(program, int8=int8)
-        message = ctypes.create_string_buffer(256)
-        self._model = self._library.dragoman_open(self._file, len(self._file), kernels.encode(), message, len(message))
-        if not self._model:
-            raise UserError(f"the native library cannot run this model: {message.value.decode()}")
+        self._opened = opened
+        self._library, self._model = opened.library, opened.model
         self._context = self._library.dragoman_new(self._model)
         if not self._context:
             raise MemoryError("there is not enough memory for the native library")
@@ -125,8 +142,12 @@ class NativeProgram:
     def __del__(self) -> None:
         if getattr(self, "_context", None):
             self._library.dragoman_free(self._context)
-        if getattr(self, "_model", None):
-            self._library.dragoman_close(self._model)
+
+    def share(self) -> NativeProgram:
+        """Return another one with the same model in memory, for another thread."""
+        other = NativeProgram.__new__(NativeProgram)
+        other._begin(self.program, self._opened)
+        return other
 
     @property
     def kernels(self) -> str:

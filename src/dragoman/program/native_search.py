@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from ctypes import CFUNCTYPE, POINTER, c_double, c_float, c_int, c_int32, c_size_t, c_void_p
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -251,5 +252,5 @@ def read_results(library: ctypes.CDLL, result: int, maps: int) -> list[NativeRes
 
 def _spans(ends: np.ndarray) -> list[tuple[int, int]]:
     """Return where each of several parts begins and ends."""
-    after = ends.tolist()
-    return list(zip([0, *after[:-1]], after, strict=True))
+    bounds = [0, *ends.tolist()]
+    return list(pairwise(bounds))
