@@ -6,6 +6,7 @@ import importlib.util
 import io
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ TINY: dict[str, Any] = {
     "source": {"embedding": 16},
     "encoder": {"width": 16},
     "decoder": {"width": 32, "embedding": 16, "dropout": 0.1},
-    "training": {"threads": 1, "batch_tokens": 96, "max_updates": 60, "average": 2, "log_every": 10},
+    "training": {"threads": 1, "batch_tokens": 96, "max_updates": 60, "average": 2, "log_every": 10, "native": False},
 }
 
 
@@ -79,6 +80,21 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TinyRun]:
     files = sorted(folder.rglob("*"))
     yield TinyRun(folder / "run", pairs, TINY)
     assert sorted(folder.rglob("*")) == files, "a test wrote into the folder of tiny_run; let it use a copy"
+
+
+@pytest.fixture(scope="session")
+def native_run(tiny_run: TinyRun, tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
+    """A copy of the tiny run with a file that the native library reads. Tests read it and never write into it."""
+    from dragoman.export.portable import write_portable
+    from dragoman.inference.system import System
+    from dragoman.runtime.library import why_unavailable
+
+    if (reason := why_unavailable()) is not None:
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("native") / "run"
+    shutil.copytree(tiny_run.folder, folder)
+    write_portable(System.load(folder, "cpu"), folder, ["abc", "hgfed", "ab", "cagebad"])
+    return TinyRun(folder, tiny_run.pairs, tiny_run.settings)
 
 
 @pytest.fixture(scope="session")

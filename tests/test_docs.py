@@ -22,9 +22,11 @@ import typer
 from torch.distributed.run import get_args_parser
 
 import dragoman
+from dragoman import runtime
 from dragoman.cli.main import app
 from dragoman.recipe.layers import gather_settings, preset_names
 from dragoman.recipe.schema import make_recipe
+from dragoman.runtime.library import why_unavailable
 from dragoman.search.options import SearchConfig
 from dragoman.training.sweep.grid import expand_grid, read_grid
 
@@ -248,8 +250,12 @@ def can_run(command: Command, place: Path) -> bool:
     writes = values_of(command.words, "-o")
     reads = [word for word in command.words if FILE.fullmatch(word) and word not in writes]
     needs_page = command.words[0] in ("studio", "report") or any(name.endswith(".html") for name in writes)
+    needs_library = "native" in command.words or "portable" in command.words
     return (
-        command.words[0] not in ("train", "sweep") and not needs_page and all((place / name).exists() for name in reads)
+        command.words[0] not in ("train", "sweep")
+        and not needs_page
+        and not (needs_library and why_unavailable() is not None)
+        and all((place / name).exists() for name in reads)
     )
 
 
@@ -262,9 +268,15 @@ def test_the_commands_run(place: Path, call: Any) -> None:
     assert (place / "alignment.svg").exists()
 
 
-def test_the_python_runs(place: Path) -> None:
+def test_the_python_runs(place: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_native = why_unavailable() is None
+    if is_native:
+        shutil.copy(request.getfixturevalue("native_run").folder / "model.dragoman", place)
+        monkeypatch.setitem(sys.modules, "dragoman_runtime", runtime)  # the same folder under its other name
     ran = 0
     for block in blocks("python"):
+        if "dragoman_runtime" in block.text and not is_native:
+            continue
         if "train(" not in block.text and "runs/lm" not in block.text:
             exec(compile(block.text, block.where, "exec"), {})
             ran += 1

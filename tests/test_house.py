@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from conftest import TinyRun
 
 PACKAGE = Path(__file__).parent.parent / "src" / "dragoman"
-GROUND = ("__main__", "config", "errors", "files", "parts", "program", "tables", "types")
+GROUND = ("__main__", "config", "errors", "files", "parts", "program", "runtime", "tables", "types")
 
 # From the ground up. A room may import the rooms of the lines above its own, and nothing of its own line.
 LINES: tuple[tuple[str, ...], ...] = (
@@ -40,7 +40,8 @@ NEVER = {("serving", "training")}  # what answers people does not load an optimi
 # Rooms and files that must not bring torch along when they are imported.
 LIGHT = (*GROUND[1:], "data.reading.read", "data.audit.audit", "data.splits", "data.tokenizers", "modalities.text",
          "modalities.image", "modalities.speech", "modalities.features", "recipe.schema", "evaluation.metrics",
-         "drawing.alignment", "drawing.picture", "drawing.sound", "cli.main")  # fmt: skip
+         "drawing.alignment", "drawing.picture", "drawing.sound", "runtime.model", "inference.load",
+         "inference.system", "inference.engine.native", "cli.main")  # fmt: skip
 
 
 class Import(NamedTuple):
@@ -194,7 +195,9 @@ def test_every_module_is_used_in_its_room_or_by_several() -> None:
 
 
 def test_the_root_holds_the_ground_and_nothing_else() -> None:
-    assert sorted(path.stem for path in PACKAGE.glob("*.py")) == sorted({"__init__", *GROUND} - {"files", "program"})
+    assert sorted(path.stem for path in PACKAGE.glob("*.py")) == sorted(
+        {"__init__", *GROUND} - {"files", "program", "runtime"}
+    )
 
 
 def test_every_room_says_what_it_is_for() -> None:
@@ -272,20 +275,43 @@ BUDGETS = {  # a verb → what it must not load
 }
 
 
+NATIVE_BUDGETS = {  # the same for a run that the native library computes for
+    ("predict", "{run}", "{inputs}"): ("torch", "dragoman.nn.model", "dragoman.training", "pandas", "safetensors"),
+    ("predict", "{run}", "{inputs}", "--json", "--n-best", "3"): ("torch",),
+    ("predict", "{run}", "{inputs}", "--sample", "--verbose"): ("torch",),
+    ("evaluate", "{run}", "{pairs}"): ("torch", "dragoman.training"),
+    ("score", "{run}", "{pairs}"): ("torch", "dragoman.training"),
+}
+
+
 @pytest.mark.parametrize("verb", BUDGETS, ids=lambda verb: verb[0])
 def test_a_verb_loads_only_what_it_needs(
     verb: tuple[str, ...], tiny_run: TinyRun, tmp_path: Path, environment: dict[str, str]
 ) -> None:
+    assert loaded(verb, BUDGETS[verb], tiny_run, tmp_path, environment) == "[]"
+
+
+@pytest.mark.parametrize("verb", NATIVE_BUDGETS, ids=lambda verb: " ".join(verb[:1] + verb[3:]))
+def test_a_native_run_answers_without_torch(
+    verb: tuple[str, ...], native_run: TinyRun, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    assert loaded(verb, NATIVE_BUDGETS[verb], native_run, tmp_path, environment) == "[]"
+
+
+def loaded(
+    verb: tuple[str, ...], unwanted: tuple[str, ...], run: TinyRun, tmp_path: Path, environment: dict[str, str]
+) -> str:
+    """Run a verb in a process of its own and return which of the unwanted modules it has loaded."""
     (tmp_path / "inputs.txt").write_text("abc\n", encoding="utf-8")
-    places = {"run": tiny_run.folder, "pairs": tiny_run.pairs, "inputs": tmp_path / "inputs.txt"}
+    places = {"run": run.folder, "pairs": run.pairs, "inputs": tmp_path / "inputs.txt"}
     code = (
         "import sys; sys.argv[0] = 'dragoman'\n"
         "from dragoman.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
-        f"print([name for name in {BUDGETS[verb]} if name in sys.modules], file=sys.stderr)"
+        f"print([name for name in {unwanted} if name in sys.modules], file=sys.stderr)"
     )
     arguments = [word.format(**places) for word in verb]
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stderr.splitlines()[-1] == "[]"
+    return done.stderr.splitlines()[-1]

@@ -311,7 +311,7 @@ def test_the_folder_holds_data_only(tiny_run: Any) -> None:
     files = [path for path in tiny_run.folder.rglob("*") if path.is_file()]
     names = {path.name for path in files}
     assert {"config.json", "model.safetensors", "audit.json", "metrics.jsonl", "README.md"} <= names
-    assert {path.suffix for path in files} <= {".json", ".jsonl", ".safetensors", ".md", ".spm"}
+    assert {path.suffix for path in files} <= {".json", ".jsonl", ".safetensors", ".md", ".spm", ".dragoman"}
     assert not [name for name in names if "partial" in name]
     for path in files:
         assert not path.read_bytes().startswith((b"PK", b"\x80"))  # neither a zip archive nor a pickle

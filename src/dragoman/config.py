@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+import inspect
+import textwrap
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
+from dragoman.errors import TooLong as TooLong
 from dragoman.errors import UserError
 from dragoman.files import SMALL, open_regular
 
@@ -18,7 +23,7 @@ from dragoman.files import SMALL, open_regular
 class Section(BaseModel):
     """A frozen group of settings: an unknown key is an error, and a default exists once.
 
-    The docstring below a setting is its description, which ``dragoman parts`` prints.
+    The docstring below a setting is its description, which ``describe_settings`` returns.
     """
 
     model_config = ConfigDict(
@@ -26,7 +31,6 @@ class Section(BaseModel):
         extra="forbid",
         strict=False,
         validate_default=True,
-        use_attribute_docstrings=True,
         allow_inf_nan=False,
     )
 
@@ -39,12 +43,26 @@ class Section(BaseModel):
         return value
 
 
+def describe_settings(section: type[BaseModel]) -> dict[str, str]:
+    """Return the docstring below each setting that has one. They are read from the source when they are asked for."""
+    found: dict[str, str] = {}
+    for base in reversed([each for each in section.__mro__ if issubclass(each, Section) and each is not Section]):
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, after in pairwise(definition.body):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(after, ast.Expr)
+                and isinstance(after.value, ast.Constant)
+                and isinstance(after.value.value, str)
+            ):
+                found[field.target.id] = inspect.cleandoc(after.value.value)
+    return found
+
+
 class ConfigError(UserError):
     """A setting that cannot be used."""
-
-
-class TooLong(ConfigError):
-    """An input or an output that is longer than the model has positions for."""
 
 
 class PartError(ValueError):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-
-class UserError(Exception):
-    """Something in the input, the config or the call is wrong; the message says what, where and what to do."""
-
-    exit_code = 2
+from dragoman.runtime.errors import TooLong as TooLong  # the runtime is also shipped alone, so they are its own
+from dragoman.runtime.errors import UserError as UserError
 
 
 class MissingExtra(UserError):

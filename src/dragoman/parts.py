@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from dragoman.config import ConfigError, PartError, nearest
+from dragoman.config import ConfigError, PartError, Section, nearest
 
 
 class Family(NamedTuple):
@@ -104,13 +104,38 @@ def _other_kinds(family: str, kind: str, settings: Mapping[str, Any]) -> dict[st
     }
 
 
+class UnreadPart(Section):
+    """The config of a part as a file has it, for those who do not need the part: its class may need torch."""
+
+    kind: str
+    settings: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a setting as the file has it."""
+        settings = self.__dict__.get("settings", {})
+        if name in settings:
+            return settings[name]
+        raise AttributeError(f"the part {self.__dict__.get('kind')!r} has no setting {name!r}")
+
+
+def leave_unread(value: Any, default: str) -> UnreadPart:
+    """Return a mapping with a ``kind`` as it is, without a look at the part."""
+    if not isinstance(value, dict) or not isinstance(value.get("kind", default), str):
+        raise ValueError("expected a table with a 'kind'")
+    return UnreadPart(kind=value.get("kind", default), settings=value)
+
+
 def kind_of(config: BaseModel) -> str:
     """Return the kind that a config belongs to: the name of its file."""
+    if isinstance(config, UnreadPart):
+        return config.kind
     return type(config).__module__.rsplit(".", 1)[-1]
 
 
 def dump(config: BaseModel) -> dict[str, Any]:
     """Return the config of a part as a mapping, its kind first; nested parts likewise."""
+    if isinstance(config, UnreadPart):
+        return dict(config.settings)
     return {"kind": kind_of(config)} | {name: _plain(getattr(config, name)) for name in type(config).model_fields}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +16,8 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from native_programs import BOS, EOS, PROGRAMS, VOCABULARY, make_attentive, make_sources
+from native_programs import BOS, EOS, PROGRAMS, VOCABULARY, make_sources
 
-from dragoman.errors import UserError
-from dragoman.program import native_search
 from dragoman.program.native import EncodedBatch, NativeProgram, available_kernels
 from dragoman.search.options import SearchConfig
 from dragoman.search.run import search
@@ -224,7 +221,7 @@ def test_a_shared_model_serves_several_threads() -> None:
         return [result.hypotheses[0].tokens.tolist() for result in results]
 
     expected = run(first)
-    runners = [first.share(), first.share()]
+    runners = [first, first]
     del first
     with ThreadPoolExecutor(2) as pool:
         assert [*pool.map(run, runners)] == [expected, expected]

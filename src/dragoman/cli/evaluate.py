@@ -15,6 +15,7 @@ from dragoman.cli.options import (
     BatchSize,
     Beam,
     Device,
+    Engine,
     Ensemble,
     Files,
     Json,
@@ -49,6 +50,7 @@ def evaluate(
     lm: LanguageModel = None,
     lm_weight: LanguageModelWeight = None,
     device: Device = "auto",
+    engine: Engine = "auto",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -56,10 +58,10 @@ def evaluate(
     from dragoman.evaluation import verbs
 
     messages = Messages.of(quiet, verbose)
-    systems = verbs.load_seeds(run, device, ensemble or (), lm, lm_weight)
+    systems = verbs.load_seeds(run, device, ensemble or (), lm, lm_weight, engine)
     system = next(iter(systems.values()))
     corpus = read_corpus(system, files, source, target, root)
-    messages.detail(f"{system!r} on {system.device}")
+    messages.detail(f"{system!r}, {system.describe_engine()}")
     messages.detail(corpus.audit.report(terminal_width(sys.stderr)))
     messages.detail(f"search: {describe_search(system.search_config(beam=beam, ctc=ctc))}")
     with progress_bar("evaluating", messages) as on_progress:
@@ -93,7 +95,7 @@ def score(
     messages = Messages.of(quiet, verbose)
     system = load_system(run, device, ensemble)
     corpus = read_corpus(system, files, source, target, root)
-    messages.detail(f"{system!r} on {system.device}")
+    messages.detail(f"{system!r}, {system.describe_engine()}")
     messages.detail(corpus.audit.report(terminal_width(sys.stderr)))
     examples = corpus.examples
     texts = [example.target for example in examples]

@@ -13,7 +13,7 @@ from dragoman.errors import UserError
 
 def export(
     run: Run,
-    to: Annotated[str, typer.Option("--to", help="Format: onnx.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help="Format: portable (one file) or onnx.", show_default=False)],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Folder to write.", show_default="a folder of the format's name in the run's"),
@@ -38,12 +38,12 @@ def export(
     from dragoman.inference.load import load
     from dragoman.studio.run_data import read_examples_to_try
 
-    system = load(run, device="cpu")
+    system = load(run, device="cpu", engine="torch")
     given: list[Any]
     if inputs:
         given = verbs.read_inputs(system, inputs, rows)
     elif system.is_language_model:
-        given = [""]
+        given = ["", *(verbs.as_input(example) for example in read_examples_to_try(system, run, rows))]
     else:
         given = [verbs.as_input(example) for example in read_examples_to_try(system, run, rows)]
         if not given:

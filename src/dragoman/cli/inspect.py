@@ -50,7 +50,7 @@ def inspect(
 
     if out is not None:
         refuse_folder(out)
-    system = load(run, device)
+    system = load(run, device, engine="torch")
     sources = [_parse_input(text, len(system.modalities)) for text in inputs]
     is_empty = [not (source.strip() if isinstance(source, str) else source) for source in sources]
     if not system.is_language_model and any(is_empty):
@@ -99,7 +99,7 @@ def report(
 
     read_page()  # fails early where the page cannot be read
     path = out or run / REPORT
-    write_atomically(path, report_page(run, load(run, device), rows))
+    write_atomically(path, report_page(run, load(run, device, engine="torch"), rows))
     typer.echo(f"report: {path}", err=True)
 
 

@@ -65,7 +65,10 @@ LanguageModelWeight = Annotated[
 Device = Annotated[str, typer.Option(help="Device to compute on: auto, cpu, cuda, …")]
 Engine = Annotated[
     str,
-    typer.Option(help="What computes: torch, onnx (an export of the run: dragoman export), or numpy (slow, plain)."),
+    typer.Option(
+        help="What computes: torch, native (the C library), onnx (an export) or numpy (slow, plain). auto: native on "
+        "a CPU if the run has a file model.dragoman, else torch."
+    ),
 ]
 
 
@@ -93,7 +96,7 @@ def load_system(
     ensemble: list[Path] | None,
     lm: Path | None = None,
     lm_weight: float | None = None,
-    engine: str = "torch",
+    engine: str = "auto",
 ) -> System:
     """Load a run, or an ensemble of runs, with or without a language model."""
     from dragoman.inference.load import load_combined

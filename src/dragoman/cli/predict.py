@@ -113,7 +113,7 @@ def predict(
         typer.Option("--maps", help="With --json: add the attention and self-attention of every layer and head."),
     ] = False,
     device: Device = "auto",
-    engine: Engine = "torch",
+    engine: Engine = "auto",
     out: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the file of --out: inputs whose lines are there are skipped.")
@@ -150,7 +150,7 @@ def predict(
         "sample": sample or None, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
         "forbid": forbid,
     }  # fmt: skip
-    messages.detail(f"{system!r} on {system.device}")
+    messages.detail(f"{system!r}, {system.describe_engine()}")
     messages.detail(f"search: {describe_search(system.search_config(**search))}")
     files = files or ["-"]
     failed = 0  # inputs that could not be read

@@ -41,6 +41,7 @@ def evaluate(
     lm: PathLike | None = None,
     lm_weight: float | None = None,
     device: str = "auto",
+    engine: str = "auto",
 ) -> Report | SeedsReport:
     """Measure a run on data with references, which is read as its training data was.
 
@@ -53,7 +54,7 @@ def evaluate(
     >>> 0 <= report.value <= 100
     True
     """
-    systems = load_seeds(run, device, ensemble, lm, lm_weight)
+    systems = load_seeds(run, device, ensemble, lm, lm_weight, engine)
     examples = _read(next(iter(systems.values())), files, source, target, root)
     return evaluate_runs(systems, examples, batch=batch, beam=beam, ctc=ctc)
 
@@ -110,6 +111,7 @@ def load_seeds(
     ensemble: Sequence[PathLike] = (),
     lm: PathLike | None = None,
     lm_weight: float | None = None,
+    engine: str = "auto",
 ) -> dict[str, System]:
     """Load a run, or all runs of a folder of seeds, by name."""
     if isinstance(run, System):
@@ -117,7 +119,7 @@ def load_seeds(
     folder = Path(run)
     if seed_folders(folder) and ensemble:
         raise UserError(f"--ensemble: {folder} holds the runs of several seeds; name one of them, e.g. {folder}/seed-1")
-    return {each.name: load_combined(each, device, ensemble, lm, lm_weight) for each in runs_of(folder)}
+    return {each.name: load_combined(each, device, ensemble, lm, lm_weight, engine) for each in runs_of(folder)}
 
 
 def evaluate_runs(systems: dict[str, System], examples: Sequence[Example], **options: Any) -> Report | SeedsReport:

@@ -12,10 +12,11 @@ from dragoman.errors import UserError
 from dragoman.evaluation.reading import read_examples
 from dragoman.export.onnx import export_onnx
 from dragoman.export.parity import Parity
+from dragoman.export.portable import export_portable
 from dragoman.inference.load import load
 from dragoman.inference.system import System
 
-FORMATS = {"onnx": export_onnx}
+FORMATS = {"onnx": export_onnx, "portable": export_portable}
 
 
 def export_run(
@@ -35,7 +36,7 @@ def export_run(
     """
     if to not in FORMATS:
         raise UserError(f"--to {to}: there is no such format; choose from: {', '.join(FORMATS)}")
-    system = run if isinstance(run, System) else load(run, device="cpu")
+    system = run if isinstance(run, System) else load(run, device="cpu", engine="torch")
     if system.engine.describe_members() is not None:
         raise UserError("what is put together from several runs cannot be exported; export each run")
     folder = Path(out) if out is not None else None if system.folder is None else system.folder / to
@@ -50,6 +51,8 @@ def read_inputs(system: System, files: Sequence[str], rows: int) -> list[Any]:
 
 
 def as_input(example: Example) -> Any:
-    """Return the source of an example, or its sources by name, as inputs are given."""
+    """Return the source of an example, or its sources by name, as inputs are given; without source, a prompt."""
     sources = dict(example.sources)
+    if not sources:
+        return " ".join(example.target.split()[:2])
     return next(iter(sources.values())) if len(sources) == 1 else sources

@@ -63,6 +63,8 @@ def fuse(system: System, language_model: System, weight: float) -> System:
 class EnsembleEngine(Engine):
     """The engines of several systems. The features of a member have its index before their names."""
 
+    name = "ensemble"
+
     def __init__(self, members: Sequence[System]) -> None:
         first = members[0]
         self._members = list(members)
@@ -121,6 +123,8 @@ class EnsembleEngine(Engine):
 class FusedEngine(Engine):
     """The engine of a system, searched together with the decoder of a language model."""
 
+    name = "fusion"
+
     def __init__(self, system: System, language_model: System, weight: float) -> None:
         self._system, self._language_model, self._weight = system, language_model, weight
         self._engine = system.engine
@@ -141,6 +145,9 @@ class FusedEngine(Engine):
 
     def ctc_decoder(self) -> SearchDecoder:
         return self._engine.ctc_decoder()
+
+    def force(self, rows: Sequence[Arrays], targets: Sequence[Sequence[int]]) -> list[tuple[float, ...]]:
+        return self._engine.force(rows, targets)
 
     def search_decoder(self, config: SearchConfig) -> SearchDecoder:
         return Fusion(self._engine.search_decoder(config), self._lm_decoder, self._weight)

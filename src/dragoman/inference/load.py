@@ -6,14 +6,14 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dragoman.data.splits import PathLike, Paths
 from dragoman.errors import UnfinishedRun, UserError
-from dragoman.inference.ensembles import ensemble as make_ensemble
-from dragoman.inference.ensembles import fuse
 from dragoman.inference.system import System
 from dragoman.runs.history import describe_unfinished
+
+if TYPE_CHECKING:
+    from dragoman.data.splits import PathLike, Paths
 
 DEFAULT_LM_WEIGHT = 0.3
 
@@ -24,13 +24,14 @@ def load(
     *,
     lm: PathLike | None = None,
     lm_weight: float = DEFAULT_LM_WEIGHT,
-    engine: str = "torch",
+    engine: str = "auto",
 ) -> System:
     """Load a trained system from its folder; from several folders, an ensemble.
 
-    ``engine`` computes the answers: "torch", "onnx" (an export, see ``dragoman.export_run``), or "numpy", which is
-    slow and easy to read. With ``lm``, the run of a language model, outputs are ranked by
-    log p(y | x) + ``lm_weight`` * log p_lm(y).
+    ``engine`` computes the answers: "torch"; "native", the C library, which runs the file model.dragoman of a run;
+    "onnx" (an export, see ``dragoman.export_run``); or "numpy", which is slow and easy to read. "auto" is native on a
+    CPU if the run has that file and is alone, else torch. With ``lm``, the run of a language model, outputs are
+    ranked by log p(y | x) + ``lm_weight`` * log p_lm(y).
 
     >>> dragoman.load("runs/pairs")
     System(auto, ... parameters, runs/pairs)
@@ -44,11 +45,17 @@ def load(
     wrong = next((each for each in folders if not isinstance(each, (str, os.PathLike))), None)
     if wrong is not None:
         raise UserError(f"load takes the folder of a run, or a list of folders; got {type(wrong).__name__}")
+    if engine == "auto" and (len(folders) > 1 or lm is not None):
+        engine = "torch"  # several decoders are searched together step by step, where torch is faster
     members = [System.load(path, device, engine) for path in folders]
     for path in [*folders, *([] if lm is None else [lm])]:
         if sentence := describe_unfinished(Path(path)):
             warnings.warn(sentence, UnfinishedRun, stacklevel=2)
-    system = members[0] if len(members) == 1 else make_ensemble(members)
+    if len(members) == 1 and lm is None:
+        return members[0]
+    from dragoman.inference.ensembles import ensemble, fuse
+
+    system = members[0] if len(members) == 1 else ensemble(members)
     return system if lm is None else fuse(system, System.load(lm, device), lm_weight)
 
 
@@ -58,7 +65,7 @@ def load_combined(
     ensemble: Sequence[PathLike] = (),
     lm: PathLike | None = None,
     lm_weight: float | None = None,
-    engine: str = "torch",
+    engine: str = "auto",
 ) -> System:
     """Load a run as the options of the command line say: with other runs, and with a language model."""
     if lm is None and lm_weight is not None:

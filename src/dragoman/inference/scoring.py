@@ -14,8 +14,6 @@ from torch import Tensor
 from dragoman.data.corpus.running import flow
 from dragoman.data.vocabulary import BOS, EOS
 from dragoman.inference.engine.contract import Arrays, Engine
-from dragoman.inference.requests import PreparedInput
-from dragoman.search.paths import force
 from dragoman.search.rows import SearchDecoder, device_of
 from dragoman.types import State
 
@@ -38,36 +36,14 @@ class ForcedPath:
     attention: np.ndarray | None  # (T, A, S)
 
 
-def score_pairs(
-    engine: Engine,
-    inputs: Sequence[PreparedInput],
-    gold: Sequence[Sequence[int]],
-    batch: int,
-    on_batch: Callable[[], object] | None = None,
-) -> list[ScoredTokens]:
-    """Score each output given its own input. Outputs of similar length are scored together.
-
-    ``on_batch`` is called before each batch, and may end the scoring by raising.
-    """
-    order = sorted(range(len(gold)), key=lambda row: len(gold[row]))
-    scored: dict[int, ScoredTokens] = {}
-    for begin in range(0, len(order), batch):
-        if on_batch is not None:
-            on_batch()
-        rows = order[begin : begin + batch]
-        with torch.inference_mode():
-            memory = engine.encode([inputs[row].read().arrays for row in rows])
-            targets = [gold[row] for row in rows]
-            hypotheses = force(engine.decoder, memory, len(rows), targets, bos=BOS, eos=EOS)
-        for row, hypothesis in zip(rows, hypotheses, strict=True):
-            scored[row] = hypothesis.tokens, hypothesis.log_probs
-    return [scored[row] for row in range(len(gold))]
-
-
 def score_running_text(
     engine: Engine, lines: Sequence[Sequence[int]], batch: int, on_batch: Callable[[], object] | None = None
 ) -> list[ScoredTokens]:
-    """Score the lines of one text, each given the lines before it. ``on_batch``: as for ``score_pairs``."""
+    """Score the lines of one text, each given the lines before it.
+
+    ``on_batch`` is called before each batch, and may end the scoring by raising.
+    """
+    engine = engine.of_sequences
 
     def start(rows: int) -> State:
         return engine.decoder.start(engine.encode([{}] * rows), rows)
@@ -129,6 +105,7 @@ def force_paths(
 
     ``on_batch`` is called before each batch of outputs, and may end the scoring by raising.
     """
+    engine = engine.of_sequences
     longest = max(1, *map(len, sequences)) if sequences else 1
     rows = max(1, MOST_PROBABILITIES // (longest * vocabulary))
     start = engine.decoder.start(engine.encode([arrays]), 1)

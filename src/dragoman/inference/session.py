@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from dragoman.config import TooLong
 from dragoman.data.examples import SOURCE, tidy
 from dragoman.data.vocabulary import EOS
 from dragoman.errors import UserError
-from dragoman.inference import scoring
 from dragoman.inference.batches import answer_in_batches
 from dragoman.inference.predictions import Prediction, Scored, empty_prediction
 from dragoman.inference.requests import OneInput, PreparedInput, as_inputs, as_text, check_batch, is_single
 from dragoman.inference.steps import Steps
 from dragoman.tables import Rows
+
+if TYPE_CHECKING:
+    from dragoman.inference.scoring import ScoredTokens
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,7 +93,7 @@ class Session(Steps):
             tokens = None if prefix is None else [self.system.target.encode(prefix[row]) for row in rows]
             keys = [first + step * row for row in rows]
             asked = [readable[row] for row in rows]
-            results = self.search_each(asked, tokens, keys=keys, attention=attention, cancelled=cancelled)
+            results = self.search_each(asked, tokens, keys=keys, attention=attention, trace=trace, cancelled=cancelled)
             predictions = {}
             for row, result in zip(rows, results, strict=True):
                 prepared = readable[row]
@@ -174,7 +176,7 @@ class Session(Steps):
             if len(inputs) != len(wanted):
                 raise UserError(f"scoring needs one target per source: got {len(wanted)} for {len(inputs)}")
             gold = [[*self.system.target.encode(tidy(target)), EOS] for target in wanted]
-            scored = scoring.score_pairs(self.engine, inputs, gold, batch, on_batch)
+            scored = self._score_pairs(inputs, gold, batch, on_batch)
         rows = Rows(
             self._describe_scored(prepared, target, *each)
             for prepared, target, each in zip(inputs, wanted, scored, strict=True)
@@ -188,11 +190,31 @@ class Session(Steps):
         batch: int,
         running: bool,
         on_batch: Callable[[], object] | None,
-    ) -> list[scoring.ScoredTokens]:
+    ) -> list[ScoredTokens]:
         gold = [[*self.system.target.encode(text), EOS] for text in texts]
         if running and gold:
-            return scoring.score_running_text(self.engine, gold, batch, on_batch)
-        return scoring.score_pairs(self.engine, inputs, gold, batch, on_batch)
+            from dragoman.inference.scoring import score_running_text
+
+            return score_running_text(self.engine, gold, batch, on_batch)
+        return self._score_pairs(inputs, gold, batch, on_batch)
+
+    def _score_pairs(
+        self,
+        inputs: Sequence[PreparedInput],
+        gold: Sequence[Sequence[int]],
+        batch: int,
+        on_batch: Callable[[], object] | None,
+    ) -> list[ScoredTokens]:
+        """Score each output given its own input. Outputs of similar length are scored together."""
+        order = sorted(range(len(gold)), key=lambda row: len(gold[row]))
+        scored: dict[int, ScoredTokens] = {}
+        for begin in range(0, len(order), batch):
+            if on_batch is not None:
+                on_batch()
+            rows = order[begin : begin + batch]
+            found = self.engine.force([inputs[row].read().arrays for row in rows], [gold[row] for row in rows])
+            scored |= {row: (tuple(gold[row]), log_probs) for row, log_probs in zip(rows, found, strict=True)}
+        return [scored[row] for row in range(len(gold))]
 
     def _describe_scored(
         self, prepared: PreparedInput, target: str, tokens: Sequence[int], log_probs: tuple[float, ...]

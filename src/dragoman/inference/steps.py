@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,24 +10,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from dragoman.config import TooLong
 from dragoman.data.reading.memory import is_frame
-from dragoman.data.vocabulary import BOS, EOS
+from dragoman.data.vocabulary import EOS
 from dragoman.errors import UserError
-from dragoman.inference import scoring
 from dragoman.inference.engine.contract import Engine, SelfAttention
 from dragoman.inference.inputs import InputReader
 from dragoman.inference.predictions import Prediction, make_prediction
 from dragoman.inference.requests import PreparedInput, as_inputs, as_strings, texts_by_source
 from dragoman.search.options import SearchConfig
-from dragoman.search.paths import rescore
-from dragoman.search.run import search
 from dragoman.search.trace import Result
 from dragoman.types import Axis
 
 if TYPE_CHECKING:
+    from dragoman.inference.scoring import ForcedPath
     from dragoman.inference.system import System
 
 
@@ -96,12 +94,14 @@ class Steps:
         *,
         keys: Sequence[int] | None = None,
         attention: bool = False,
+        trace: bool = True,
         deadline: float | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> list[Result]:
         """Search for the outputs of a batch of inputs whose files have been read.
 
         ``prefixes`` are the tokens that each output has to begin with, ``keys`` the numbers that seed sampling.
+        Without ``trace``, the results need not have any.
         ``deadline`` is a time of ``time.monotonic``. When it has passed, ``DeadlineExceeded`` is raised; when
         ``cancelled`` returns True, ``SearchCancelled``. Both are looked at once per token.
         """
@@ -109,25 +109,16 @@ class Steps:
             self.length_limit(prepared, () if prefixes is None else prefixes[row])
             for row, prepared in enumerate(inputs)
         ]
-        decoder = self.engine.search_decoder(self.config)
-        with torch.inference_mode():
-            memory = self.engine.encode([prepared.arrays for prepared in inputs])
-            results = search(
-                decoder,
-                memory,
-                len(inputs),
-                self.config,
-                bos=BOS,
-                eos=EOS,
-                limits=limits,
-                prefix=prefixes,
-                keys=keys,
-                need_attention=attention and self.engine.has_attention,
-                on_step=_interruption(deadline, cancelled),
-            )
-            if decoder is self.engine.decoder:
-                return results
-            return rescore(self.engine.decoder, memory, results, bos=BOS, eos=EOS, config=self.config)
+        return self.engine.search(
+            [prepared.arrays for prepared in inputs],
+            self.config,
+            limits=limits,
+            prefixes=prefixes,
+            keys=keys,
+            attention=attention and self.engine.has_attention,
+            trace=trace,
+            on_step=_interruption(deadline, cancelled),
+        )
 
     def search_each(
         self,
@@ -168,19 +159,21 @@ class Steps:
         """Turn a search result into a prediction. ``axes``: with the labels of the positions that attention is over."""
         labelled = self.axes(prepared) if axes else {}
         made = make_prediction(prepared.source, labelled, result, self.system.target, trace=trace, prompt=prompt)
-        return replace(made, strides=self.system.strides, reads_source=self.system.model.decoder.reads_source)
+        return replace(made, strides=self.system.strides, reads_source=self.system.outline.reads_source)
 
     # ---- given outputs, and the inside
 
     def force(
         self, prepared: PreparedInput, sequences: Sequence[Sequence[int]], *, alternatives: int = 0,
         attention: bool = False, on_batch: Callable[[], object] | None = None,
-    ) -> list[scoring.ForcedPath]:  # fmt: skip
+    ) -> list[ForcedPath]:  # fmt: skip
         """Return each output as the model sees it when its tokens are given, with the likeliest alternatives.
 
         ``on_batch`` is called before each batch of outputs, and may end the scoring by raising.
         """
-        return scoring.force_paths(
+        from dragoman.inference.scoring import force_paths
+
+        return force_paths(
             self.engine,
             prepared.arrays,
             sequences,
@@ -199,18 +192,20 @@ class Steps:
         if not inputs or not classes:
             return [{} for _ in inputs]
         outputs = [[*target.encode(label), EOS] for label in classes]
-        scores = scoring.score_classes(self.engine, [each.arrays for each in inputs], outputs, target.size)  # (B, K)
+        scores = self.engine.score_outputs([each.arrays for each in inputs], outputs, target.size)  # (B, K)
         shares = np.exp(scores - scores.max(1, keepdims=True))
         shares /= shares.sum(1, keepdims=True)
         return [{classes[index]: float(row[index]) for index in np.argsort(-row, kind="stable")} for row in shares]
 
-    def rank_scores(self, prepared: PreparedInput, path: scoring.ForcedPath) -> np.ndarray:
+    def rank_scores(self, prepared: PreparedInput, path: ForcedPath) -> np.ndarray:
         """Return what the search counts for each token, (T,): the model's own numbers, or a mix with CTC's."""
         decoder = self.engine.search_decoder(self.config)
         if decoder is self.engine.decoder:
             return path.log_probs
+        from dragoman.inference.scoring import score_with
+
         memory = self.engine.encode([prepared.arrays])
-        return scoring.score_with(decoder, memory, path.tokens, self.engine.device)
+        return score_with(decoder, memory, path.tokens, self.engine.device)
 
     def self_attention(self, prepared: PreparedInput, outputs: Sequence[Sequence[int]]) -> SelfAttention:
         """Return the self-attention of both sides for the tokens of some outputs."""
@@ -241,7 +236,10 @@ class Steps:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Tell whether an error of Python or torch says that memory could not be had, on whatever device."""
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return True
+    torch = sys.modules.get("torch")  # an error of torch comes from a torch that is loaded
+    return torch is not None and isinstance(error, torch.OutOfMemoryError)
 
 
 def _interruption(deadline: float | None, cancelled: Callable[[], bool] | None) -> Callable[[], None] | None:

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
-
-import torch
+from typing import TYPE_CHECKING, Any, overload
 
 from dragoman.data.corpus.files import Cache
 from dragoman.data.examples import tidy
@@ -16,16 +14,11 @@ from dragoman.data.modality import Modality
 from dragoman.data.reading.rows import ColumnPlace
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, PAD, UNK
-from dragoman.drawing.attention import AttentionView
 from dragoman.errors import UserError
 from dragoman.files import write_tensors
-from dragoman.inference.attention_view import view_attention
-from dragoman.inference.build import build_from_file
-from dragoman.inference.engine.contract import Engine
-from dragoman.inference.engine.onnx import open_export
-from dragoman.inference.engine.programs import ProgramEngine, ReferenceRunner, Runner
+from dragoman.inference.engine.choice import choose_engine
+from dragoman.inference.engine.contract import Engine, ModelOutline
 from dragoman.inference.engine.single import Inputs
-from dragoman.inference.engine.torch import TorchEngine
 from dragoman.inference.predictions import Prediction, Scored
 from dragoman.inference.requests import (
     OneInput,
@@ -35,17 +28,20 @@ from dragoman.inference.requests import (
     merge_search_settings,
 )
 from dragoman.inference.session import Session
-from dragoman.nn.model import Model
-from dragoman.process.devices import pick_device
+from dragoman.inference.stored import StoredModel, outline_of, read_outline
 from dragoman.recipe.schema import Recipe
-from dragoman.runs.folder import recorded_run_name
 from dragoman.runs.lengths import LengthLimits
-from dragoman.runs.setup import FORMAT, Setup
+from dragoman.runs.setup import CONFIG, FORMAT, Setup
 from dragoman.runs.weights import KIND, WEIGHTS, named_weights, weights_metadata
 from dragoman.search.options import SearchConfig
 from dragoman.tables import Rows, html_table, shorten
 
-ENGINES = ("torch", "onnx", "numpy")  # onnx: an export of the run; numpy: the plain interpreter of programs, slow
+if TYPE_CHECKING:  # a run that the native library computes for is loaded without torch
+    import torch
+
+    from dragoman.drawing.attention import AttentionView
+    from dragoman.nn.model import Model
+
 STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "prefix", "first", "step", "keep_arrays", "probabilities",
                   "cancelled")  # fmt: skip
 
@@ -66,7 +62,7 @@ class System:
     recipe: Recipe
     modalities: Mapping[str, Modality]
     target: Tokenizer
-    model: Model  # of several runs put together, that of the first
+    network: Model | StoredModel  # of several runs put together, that of the first
     lengths: LengthLimits
     folder: Path | None = None
     run: str | None = None  # the name of the run that it was loaded from, which its files carry
@@ -74,12 +70,26 @@ class System:
     classes: tuple[str, ...] = ()  # of a classifier: all its outputs
     columns: Mapping[str, ColumnPlace] = field(default_factory=dict)  # where each side was in the training table
     caches: Mapping[str, Cache] = field(default_factory=dict)  # of sources that are files; by default nothing is cached
+    known: ModelOutline | None = None  # what is told about the model before it is loaded
+    engine_reason: str = ""  # why this engine computes, where it was chosen
+
+    @cached_property
+    def model(self) -> Model:
+        """Return the trained model, with torch. It is loaded when it is first needed."""
+        return self.network.load() if isinstance(self.network, StoredModel) else self.network
+
+    @cached_property
+    def outline(self) -> ModelOutline:
+        """Return what is told about the model."""
+        return outline_of(self.model) if self.known is None else self.known
 
     @cached_property
     def engine(self) -> Engine:
         """Return what computes the answers."""
         if self.combined is not None:
             return self.combined
+        from dragoman.inference.engine.torch import TorchEngine
+
         return TorchEngine(self.model, self.inputs)
 
     @property
@@ -97,6 +107,11 @@ class System:
         """Return the device that the model is on."""
         return self.engine.device
 
+    def describe_engine(self) -> str:
+        """Return what computes the answers and where, in words, and why if it was chosen."""
+        reason = f" ({self.engine_reason})" if self.engine_reason else ""
+        return f"engine {self.engine.name} on {self.engine.place}{reason}"
+
     @property
     def is_language_model(self) -> bool:
         """Tell whether the run has no source. Then its inputs are prompts, and texts alone can be scored."""
@@ -105,7 +120,7 @@ class System:
     @property
     def strides(self) -> dict[str, int]:
         """Return how many positions of each source the encoder makes one state of."""
-        return {name: int(encoder.stride) for name, encoder in self.model.encoders.items()}  # type: ignore[arg-type]
+        return dict(self.outline.strides)
 
     def __call__(self, source: OneInput) -> str:
         """Return the best output for one input."""
@@ -120,7 +135,7 @@ class System:
         members = self.engine.describe_members()
         if members is not None:
             return f"System({members})"
-        return f"System({self.recipe.preset}, {self.model.parameters_count:,} parameters, {self.folder})"
+        return f"System({self.recipe.preset}, {self.outline.parameters:,} parameters, {self.folder})"
 
     def _repr_html_(self) -> str:
         return html_table(
@@ -132,8 +147,9 @@ class System:
                     *((name, type(modality).__name__.lower()) for name, modality in self.modalities.items()),
                     ("target", f"{self.target.size:,} {self.target.kind}"),
                     ("classes", shorten(", ".join(self.classes), 80)),
-                    ("parameters", f"{self.model.parameters_count:,}"),
-                    ("device", str(self.device)),
+                    ("parameters", f"{self.outline.parameters:,}"),
+                    ("device", self.engine.place),
+                    ("engine", self.engine.name),
                     ("combined", self.engine.describe_members()),
                 )
                 if value
@@ -228,7 +244,9 @@ class System:
 
     def view_attention(self, prediction: Prediction) -> AttentionView:
         """Return where each token of a prediction's best output looked, ready to be drawn."""
-        return view_attention(prediction, self.name, self.strides, self.model.decoder.reads_source)
+        from dragoman.inference.attention_view import view_attention
+
+        return view_attention(prediction, self.name, self.strides, self.outline.reads_source)
 
     def with_caches(self, caches: Mapping[str, Cache]) -> System:
         """Return the same system, which decodes each file once as far as the caches of its sources hold it."""
@@ -251,6 +269,8 @@ class System:
 
     def save_setup(self, folder: Path) -> str:
         """Write config and tokenisers, what is known before training, and return the name of the run."""
+        from dragoman.runs.folder import recorded_run_name
+
         setup = Setup(self.recipe, self.modalities, self.target, self.lengths, self.columns, self.classes)
         recorded = recorded_run_name(folder)
         return setup.write(folder, self.run if recorded is None else recorded)
@@ -262,17 +282,29 @@ class System:
     @classmethod
     def load(cls, folder: Path | str, device: str = "auto", engine: str = "torch") -> System:
         """Load a run from its folder alone. Nothing in it is executed. ``engine``: what computes its answers."""
-        if engine not in ENGINES:
-            raise UserError(f"engine = {engine!r}: there is no such engine; choose from: {', '.join(ENGINES)}")
         folder = Path(folder)
-        setup = Setup.read(folder)
-        model = build_from_file(setup, folder / WEIGHTS)
-        model.to(pick_device(device)).eval()
-        given = setup.recipe, setup.modalities, setup.target, model, setup.lengths
+        if not (folder / CONFIG).exists():
+            Setup.read(folder)  # says what the folder is
+        choice = choose_engine(folder, device, engine)
+        setup = Setup.read(folder, reads_network=choice.container is None)
+        stored = StoredModel(folder, device, setup if choice.container is None else None)
+        given = setup.recipe, setup.modalities, setup.target, stored, setup.lengths
         system = cls(*given, folder, setup.run, classes=setup.classes, columns=setup.columns)
-        if engine == "torch":
+        system = replace(system, engine_reason=choice.reason)
+        if choice.container is not None:
+            from dragoman.inference.engine.native import open_engine
+
+            system = replace(system, known=read_outline(choice.container))
+            # `system` has no engine but torch's, which is made when something asks for it
+            native = open_engine(system.inputs, system.target, choice.container, lambda: system.engine)
+            return replace(system, combined=native)
+        stored.load()  # so that a damaged file is refused now
+        if choice.name == "torch":
             return system
-        runner: Runner = ReferenceRunner(model.lower()) if engine == "numpy" else open_export(folder)
+        from dragoman.inference.engine.onnx import open_export
+        from dragoman.inference.engine.programs import ProgramEngine, ReferenceRunner, Runner
+
+        runner: Runner = ReferenceRunner(system.model.lower()) if engine == "numpy" else open_export(folder)
         return replace(system, combined=ProgramEngine(system.inputs, runner, engine))
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import torch
+from typing import TYPE_CHECKING
 
 from dragoman.errors import UserError
 from dragoman.process.place import Place, find_place
+
+if TYPE_CHECKING:
+    import torch
+
+GRAPHICS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # of drivers for NVIDIA, AMD, and Windows' Linux
 
 
 def pick_device(name: str) -> torch.device:
@@ -18,6 +22,8 @@ def pick_device(name: str) -> torch.device:
     Apple's MPS is refused: it has no 64-bit floats, in which losses are summed. Where several
     processes train together, ``cuda`` is a device of its own for each process of a machine.
     """
+    import torch
+
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -28,10 +34,25 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
+def is_surely_cpu(name: str) -> bool:
+    """Tell, without importing torch, whether ``pick_device`` would return the CPU; False: perhaps not."""
+    if name != "auto":
+        return name == "cpu"
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "all") in ("", "-1"):
+        return True
+    if os.name == "nt":
+        from ctypes.util import find_library
+
+        return find_library("nvcuda") is None
+    return not any(map(os.path.exists, GRAPHICS))
+
+
 def own_device(device: torch.device, place: Place) -> torch.device:
     """Return the device with the number of this process, where several share a machine's devices."""
     if device.type == "cpu" or ":" in str(device) or place.count == 1:
         return device
+    import torch
+
     return torch.device(device.type, place.local_rank)
 
 
@@ -51,6 +72,8 @@ def flush_denormals() -> Iterator[None]:
     40 times. They are not rare. Where attention has settled on one position, the weights and
     gradients of the others are that small.
     """
+    import torch
+
     keeps_denormals = bool(torch.full((1,), 1e-39) * 1 != 0)
     torch.set_flush_denormal(True)
     try:

@@ -2,11 +2,27 @@
 
 All numbers are little-endian. A file begins with the magic "DRAGOMAN", the format version (int32),
 the number of sections (int32) and the size of the file (int64). Then comes one entry for each
-section: its kind (int32), 0 (int32), its offset and its size in bytes (int64). Sections begin at
-multiples of 64, and so do the arrays of weights, so that a mapped file can be used as it is.
+section: its kind (int32, the place in ``SECTIONS`` from 1), its number within the kind (int32), its
+offset and its size in bytes (int64). Sections begin at multiples of 64, and so do the arrays of
+weights, so that a mapped file can be used as it is.
 
 Values have numbers. In ``encode`` these are the sources, then the outputs of the operations in
 their order; in ``step`` the token, the fixed values, the slots, then the outputs. -1: absent.
+
+The library needs the sections up to "strings". The others are for whoever asks the model:
+
+digest      SHA-256 of the file, in which these 32 bytes count as zeros
+tokenizer   the table of a tokeniser (native/tokenizer.h); its number is that of the source, or the
+            number of sources for the target; a tokeniser that is used twice is stored once
+settings    float64: search settings in the order of enum dragoman_setting (native/dragoman.h), from
+            DRAGOMAN_BOS to DRAGOMAN_SEED; then ratio, extra, most and characters: an output has at
+            most min(most, ceil(ratio * source length) + extra) tokens, an input so many characters
+            (0: any number)
+forbidden   int32: the number of sequences of token ids that no output has, then the length and the
+            ids of each
+only        int32, in the same form: the sequences of which every output is one (without the end
+            symbol); missing or none: any output
+about       a JSON object, which says where the model comes from and what its sources are
 """
 
 from __future__ import annotations
@@ -14,24 +30,30 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from dragoman.program.table import OPERATIONS, Operation, Program, Setting, SettingValue
+from dragoman.runtime.container import ALIGNMENT, DIGEST, ENTRY, FORMAT, HEADER, MAGIC, SECTIONS, digest_of
 
-FORMAT: Final = 1
-MAGIC: Final = b"DRAGOMAN"
-ALIGNMENT: Final = 64
-SECTIONS: Final = ("program", "sources", "slots", "encode", "step", "weights", "data", "strings")  # kinds, from 1
 SOURCE_KINDS: Final = ("tokens", "frames", "picture")
 ABSENT: Final = -1
 
 
-def write_program(program: Program, *, int8: bool = False) -> bytes:
+class Section(NamedTuple):
+    """A section beside the program."""
+
+    kind: str
+    content: bytes
+    number: int = 0  # within the kind
+
+
+def write_program(program: Program, *, int8: bool = False, more: Sequence[Section] = ()) -> bytes:
     """Return a program as the bytes of a model file. The same program always gives the same bytes.
 
     ``int8``: store matrices as whole numbers from -127 to 127, each output with a scale of its own.
+    ``more``: what else the file has, for those who ask the model.
     """
     encode = _number([source.name for source in program.sources], program.encode)
     step = _number(["token", *program.fixed, *(slot.name for slot in program.slots)], program.step)
@@ -65,7 +87,7 @@ def write_program(program: Program, *, int8: bool = False) -> bytes:
         "data": data,
         "strings": strings,
     }
-    return _join(sections)
+    return _join([*(Section(kind, content) for kind, content in sections.items()), *more])
 
 
 def _number(given: Sequence[str], operations: Iterable[Operation]) -> dict[str, int]:
@@ -125,13 +147,20 @@ def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(rows / scales[:, None]).astype(np.int8).reshape(array.shape), scales.astype("<f4")
 
 
-def _join(sections: Mapping[str, bytes]) -> bytes:
-    head = len(MAGIC) + 16 + 24 * len(sections)
-    offset = head + -head % ALIGNMENT
-    entries, body = [], bytes(-head % ALIGNMENT)
-    for name, content in sections.items():
-        entries.append(struct.pack("<iiqq", SECTIONS.index(name) + 1, 0, offset, len(content)))
-        padded = content + bytes(-len(content) % ALIGNMENT)
-        body += padded
-        offset += len(padded)
-    return MAGIC + struct.pack("<iiq", FORMAT, len(sections), offset) + b"".join(entries) + body
+def _join(sections: Sequence[Section]) -> bytes:
+    sections = [Section("digest", bytes(DIGEST)), *sections]
+    head = HEADER.size + ENTRY.size * len(sections)
+    entries, pieces, offset = [], [bytes(-head % ALIGNMENT)], head + -head % ALIGNMENT
+    places: dict[bytes, int] = {}  # of tables, which several sides may share
+    for kind, content, number in sections:
+        known = places.get(content) if kind == "tokenizer" else None
+        entries.append(ENTRY.pack(SECTIONS.index(kind) + 1, number, offset if known is None else known, len(content)))
+        if known is None:
+            if kind == "tokenizer":
+                places[content] = offset
+            pieces.append(content + bytes(-len(content) % ALIGNMENT))
+            offset += len(pieces[-1])
+    data = bytearray(b"".join([HEADER.pack(MAGIC, FORMAT, len(sections), offset), *entries, *pieces]))
+    place = head + -head % ALIGNMENT  # of the digest, the first section
+    data[place : place + DIGEST] = digest_of(np.frombuffer(data, np.uint8), place)
+    return bytes(data)

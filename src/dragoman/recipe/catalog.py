@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from dragoman import parts
-from dragoman.config import ConfigError, nearest
+from dragoman.config import ConfigError, describe_settings, nearest
 from dragoman.data import tokenizers
 from dragoman.data.options import DataConfig
 from dragoman.data.tokenizers import TokenizerConfig
@@ -174,8 +174,9 @@ def _wrap(text: str, indent: int) -> list[str]:
 
 
 def _options(config: type[BaseModel]) -> tuple[Option, ...]:
+    described = describe_settings(config)
     return tuple(
-        Option(name, _kinds_or_type(name, info), _default(info), " ".join((info.description or "").split()))
+        Option(name, _kinds_or_type(name, info), _default(info), " ".join(described.get(name, "").split()))
         for name, info in config.model_fields.items()
     )
 

@@ -19,6 +19,7 @@ from pydantic import (
     Field,
     SerializeAsAny,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -36,12 +37,24 @@ from dragoman.search.options import SearchConfig
 SHORT_FORM = ("source", "encoder")  # keys for the single source
 SOURCE_NAME = re.compile(r"\w[\w-]*")  # becomes part of the names of files and weights
 
+UNREAD = {"unread": True}  # as the context of a validation: parts of the network are left as they are, without torch
+
+
+def _parse_network_part(family: str, value: Any, info: ValidationInfo) -> Any:
+    return parts.leave_unread(value, "rnn") if info.context == UNREAD else parts.parse(family, value, "rnn")
+
+
 ModalityConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("modality", v, "text"))]
-EncoderConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("encoder", v, "rnn"))]
-JointConfig = Annotated[
-    SerializeAsAny[Section] | None, BeforeValidator(lambda v: None if v is None else parts.parse("encoder", v, "rnn"))
+EncoderConfig = Annotated[
+    SerializeAsAny[Section], BeforeValidator(lambda v, info: _parse_network_part("encoder", v, info))
 ]
-DecoderConfig = Annotated[SerializeAsAny[Section], BeforeValidator(lambda v: parts.parse("decoder", v, "rnn"))]
+JointConfig = Annotated[
+    SerializeAsAny[Section] | None,
+    BeforeValidator(lambda v, info: None if v is None else _parse_network_part("encoder", v, info)),
+]
+DecoderConfig = Annotated[
+    SerializeAsAny[Section], BeforeValidator(lambda v, info: _parse_network_part("decoder", v, info))
+]
 
 
 class SourceConfig(Section):
@@ -120,8 +133,8 @@ class Recipe(Section):
 
     @field_validator("sources")
     @classmethod
-    def _check_source_names(cls, sources: dict[str, SourceConfig]) -> dict[str, SourceConfig]:
-        for name in sources:
+    def _check_source_names(cls, sources: dict[str, SourceConfig], info: ValidationInfo) -> dict[str, SourceConfig]:
+        for name in sources if info.context != UNREAD else ():
             if not SOURCE_NAME.fullmatch(name) or name in (TARGET, *_reserved_names()):
                 raise ValueError(
                     f"a source cannot be called {name!r}: a name is made of letters, digits, - and _, and is no word "
@@ -208,13 +221,14 @@ def _reserved_names() -> frozenset[str]:
     return frozenset((*dir(ModuleDict()), *dir(ParameterDict())))
 
 
-def make_recipe(settings: Mapping[str, Any], where: str = "config") -> Recipe:
+def make_recipe(settings: Mapping[str, Any], where: str = "config", *, reads_network: bool = True) -> Recipe:
     """Check settings and return the recipe.
 
-    Errors name the path of the wrong setting, after ``where``.
+    Errors name the path of the wrong setting, after ``where``. Without ``reads_network``, encoders and decoder are
+    left as they are (``parts.UnreadPart``), and torch is not imported: for those who run an export of the model.
     """
     try:
-        return Recipe(**spell_out(settings))
+        return Recipe.model_validate(spell_out(settings), context=None if reads_network else UNREAD)
     except ValidationError as error:
         raise explain(error, Recipe, where, SHORT_FORM, suggest_setting) from None
 

@@ -170,3 +170,5 @@ class TrainingConfig(Section):
     """Number of threads of each process. None: one per core."""
     loaders: int | None = Field(None, ge=0)
     """Number of processes that read files ahead. None: 1 or 2 where there are cores to spare."""
+    native: bool = True
+    """Write model.dragoman at the end, with which the native library answers without torch."""

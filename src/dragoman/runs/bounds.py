@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import UserError
 from dragoman.files import TensorHeader
 from dragoman.recipe.schema import Recipe
+
+if TYPE_CHECKING:
+    import torch
 
 FREE = 4096  # numbers up to this need no weights: pixels, rates, lengths of windows
 MOST_LAYERS = 1024  # a stack of so many layers is built quickly, whether or not the weights have them

@@ -33,7 +33,7 @@ NAMED = 5  # candidates of a sweep that a message names at most
 # Settings that may change when a run is resumed: they say how long and where to train, not what.
 MAY_CHANGE = {
     *(f"training.{name}" for name in ("max_updates", "max_epochs", "max_time", "patience", "save_every", "log_every")),
-    *(f"training.{name}" for name in ("device", "threads", "loaders")),
+    *(f"training.{name}" for name in ("device", "threads", "loaders", "native")),
     "data.cache",
     "data.store",
 }
@@ -73,9 +73,9 @@ class Setup:
         return run
 
     @classmethod
-    def read(cls, folder: Path) -> Setup:
-        """Read back what ``write`` wrote."""
-        recipe, lengths, columns, classes, run = _read_config(folder)
+    def read(cls, folder: Path, *, reads_network: bool = True) -> Setup:
+        """Read back what ``write`` wrote. Without ``reads_network``, the recipe's encoders and decoder are not read."""
+        recipe, lengths, columns, classes, run = _read_config(folder, reads_network)
         target = tokenizers.load(folder, "target")
         modalities: dict[str, Modality] = {}
         for name, source in recipe.sources.items():
@@ -101,13 +101,15 @@ def check_run_name(path: Path, named: str | None, run: str) -> None:
         )
 
 
-def _read_config(folder: Path) -> tuple[Recipe, LengthLimits, dict[str, ColumnPlace], tuple[str, ...], str]:
+def _read_config(
+    folder: Path, reads_network: bool
+) -> tuple[Recipe, LengthLimits, dict[str, ColumnPlace], tuple[str, ...], str]:
     path = folder / CONFIG
     plain = read_json(path, missing=f"no such file; {_describe_folder(folder)}", warns=True)
     try:
         if plain["format"] != FORMAT:
             raise UserError(f"{path}: has format {plain['format']!r}, but this version reads {FORMAT}; train again")
-        recipe = read_recipe(dict(plain["recipe"]), path, plain.get("version"))
+        recipe = read_recipe(dict(plain["recipe"]), path, plain.get("version"), reads_network=reads_network)
         lengths = LengthLimits(**plain["lengths"])
         # runs of earlier versions neither say where the columns were, nor whether they are classifiers
         classes = tuple(map(str, plain.get("classes", ())))
@@ -142,13 +144,13 @@ def _describe_folder(folder: Path) -> str:
     return f"{folder} is not the folder of a run"
 
 
-def read_recipe(settings: Mapping[str, Any], path: Path, version: object) -> Recipe:
+def read_recipe(settings: Mapping[str, Any], path: Path, version: object, *, reads_network: bool = True) -> Recipe:
     """Return the recipe that a file of a run holds. ``version``: the one that wrote it, if the file says so.
 
     Settings that this version does not know are an error that names both versions.
     """
     try:
-        return make_recipe(settings, str(path))
+        return make_recipe(settings, str(path), reads_network=reads_network)
     except ConfigError as error:
         if version == __version__:
             advice = f"this version of Dragoman ({__version__}) wrote it, so it was changed since; restore it"

@@ -5,16 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from dragoman.errors import Unverified, UserError
 from dragoman.files import read_tensor_file
 from dragoman.runs.setup import check_run_name
 
+if TYPE_CHECKING:  # only for annotations: whoever has tensors has imported torch
+    import torch
+    from torch import Tensor
+
 WEIGHTS = "model.safetensors"
 KIND = "model"  # of that file
+PORTABLE = "model.dragoman"  # the same model, for the native library
 
 
 def named_weights(model: torch.nn.Module) -> dict[str, Tensor]:

@@ -28,8 +28,9 @@ from dragoman.runs.setup import Setup
 from dragoman.training.checkpoints.checkpoint import Checkpoint
 from dragoman.training.checkpoints.snapshots import kept_updates, load_final_weights
 from dragoman.training.corpus import make_caches, training_corpus
-from dragoman.training.events import Evaluated, Event, Stopped
+from dragoman.training.events import Evaluated, Event, Stopped, Warned
 from dragoman.training.forecast import foresee_ending
+from dragoman.training.native import delete_native_model, write_native_model
 from dragoman.training.parallel.processes import Processes, join_processes
 from dragoman.training.parallel.start import check_same, fix_shares, pass_checkpoint, refuse_under_torchrun
 from dragoman.training.plan import Plan, plan
@@ -187,6 +188,10 @@ def _train(
                 load_final_weights(system.model, writer.snapshots, trainer.progress, validate)
             system.model.eval()
             system.save(folder)
+            if not finished:
+                delete_native_model(folder)
+            elif (note := write_native_model(measured, folder, planned.data.dev)) is not None:
+                on_event(Warned(trainer.progress.update, note))
             side = evaluate_on if planned.data.test else "dev"
             if stopped is not None and finished and evaluated_update(folder, side) != stopped.update:
                 on_event(_evaluate(planned, measured, folder, stopped, side))

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import torch
 
 from dragoman.data.corpus.files import PendingFile
+from dragoman.data.vocabulary import BOS, EOS
 from dragoman.errors import UserError
-from dragoman.search.ctc_prefix import WithCTC
 from dragoman.search.options import SearchConfig
-from dragoman.search.rows import SearchDecoder
+from dragoman.search.trace import Result
+
+if TYPE_CHECKING:  # torch takes a second to import, and not every engine needs it
+    import torch
+
+    from dragoman.search.rows import SearchDecoder
 
 # Of one input, by source; files are read when they are needed.
 Features: TypeAlias = Mapping[str, "np.ndarray | PendingFile"]
@@ -30,13 +34,23 @@ class SelfAttention:
     # ``predictions.self_attention_columns`` says what the columns are
 
 
+@dataclass(frozen=True, slots=True)
+class ModelOutline:
+    """What is told about a model without its weights."""
+
+    strides: Mapping[str, int]  # positions of each source that the encoder makes one state of
+    reads_source: bool  # one network reads source and target
+    parameters: int
+
+
 class Engine(ABC):
     """What computes for one system.
 
     Laws: an engine never changes, and many threads may ask it at once; a row is encoded and decoded the same whatever
-    else is in its batch.
+    else is in its batch; ``search`` and ``force`` give what the loops of ``dragoman.search`` give.
     """
 
+    name: str  # as it is chosen: "torch", "native", …
     has_attention: bool  # does the decoder tell where it looks in the source?
     chunk: int | None  # running text: tokens that are read together; None: the decoder's state is carried on for ever
 
@@ -44,6 +58,16 @@ class Engine(ABC):
     @abstractmethod
     def device(self) -> torch.device:
         """The device that tokens have to be on."""
+
+    @property
+    def place(self) -> str:
+        """Where it computes, in words."""
+        return str(self.device)
+
+    @property
+    def of_sequences(self) -> Engine:
+        """The engine that reads many given tokens in one call: this one, or one that is faster at that."""
+        return self
 
     @property
     @abstractmethod
@@ -60,7 +84,68 @@ class Engine(ABC):
         If it is not ``decoder``, its scores are for ranking only: ``Hypothesis.score`` and the trace hold them, while
         the ``log_probs`` of an output stay the system's own.
         """
-        return WithCTC(self.decoder, self.ctc_decoder(), config.ctc) if config.ctc else self.decoder
+        if not config.ctc:
+            return self.decoder
+        from dragoman.search.ctc_prefix import WithCTC
+
+        return WithCTC(self.decoder, self.ctc_decoder(), config.ctc)
+
+    def search(
+        self,
+        rows: Sequence[Arrays],
+        config: SearchConfig,
+        *,
+        limits: Sequence[int],
+        prefixes: Sequence[Sequence[int]] | None = None,
+        keys: Sequence[int] | None = None,
+        attention: bool = False,
+        trace: bool = True,
+        on_step: Callable[[], None] | None = None,
+    ) -> list[Result]:
+        """Search for the outputs of a batch of inputs. The arguments are those of ``dragoman.search.run.search``.
+
+        ``trace``: the results need their traces. An engine with a loop of its own overrides this.
+        """
+        import torch
+
+        from dragoman.search.paths import rescore
+        from dragoman.search.run import search
+
+        decoder = self.search_decoder(config)
+        with torch.inference_mode():
+            memory = self.encode(rows)
+            results = search(
+                decoder,
+                memory,
+                len(rows),
+                config,
+                bos=BOS,
+                eos=EOS,
+                limits=limits,
+                prefix=prefixes,
+                keys=keys,
+                need_attention=attention,
+                on_step=on_step,
+            )
+            if decoder is self.decoder:
+                return results
+            return rescore(self.decoder, memory, results, bos=BOS, eos=EOS, config=config)
+
+    def force(self, rows: Sequence[Arrays], targets: Sequence[Sequence[int]]) -> list[tuple[float, ...]]:
+        """Return the log-probabilities of the tokens of one given target per input."""
+        import torch
+
+        from dragoman.search.paths import force
+
+        with torch.inference_mode():
+            hypotheses = force(self.decoder, self.encode(rows), len(rows), targets, bos=BOS, eos=EOS)
+        return [hypothesis.log_probs for hypothesis in hypotheses]
+
+    def score_outputs(self, rows: Sequence[Arrays], outputs: Sequence[Sequence[int]], vocabulary: int) -> np.ndarray:
+        """Return the log-probability of each of some outputs given each input, (B, outputs)."""
+        from dragoman.inference.scoring import score_classes
+
+        return score_classes(self, rows, outputs, vocabulary)
 
     @abstractmethod
     def prepare(self, texts: Mapping[str, str]) -> Features:

@@ -21,6 +21,8 @@ from dragoman.types import Padded
 class TorchEngine(SingleEngine):
     """One model and the inputs of its run. The model must be in evaluation mode whenever it is asked."""
 
+    name = "torch"
+
     def __init__(self, model: Model, inputs: Inputs) -> None:
         super().__init__(inputs)
         self._model = model
