@@ -113,3 +113,10 @@ def test_a_family_may_be_named_in_the_plural(call: Any) -> None:
 def test_an_unknown_name_is_answered_with_the_nearest(call: Any, name: str, says: str) -> None:
     answer = call("parts", name)
     assert answer.code == 2 and says in answer.err and answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", [[], ["train"], ["predict"], ["check"]])
+def test_help_names_values_in_words(call: Any, verb: list[str]) -> None:
+    """Before, every flag seemed to take a value: ``--quiet <bool>``."""
+    options = call(*verb, "--help").out.decode().partition("Options")[2]
+    assert options and not any(word in options for word in ("<bool>", "<str>", "<list", "<int", "<float", "<path>"))

@@ -16,6 +16,7 @@ from dragoman.cli.check import check
 from dragoman.cli.compare import compare
 from dragoman.cli.evaluate import evaluate, score
 from dragoman.cli.export import export
+from dragoman.cli.help import PlainCommand, PlainGroup
 from dragoman.cli.inspect import inspect, report
 from dragoman.cli.parts import parts
 from dragoman.cli.predict import predict
@@ -60,6 +61,7 @@ def make_app(verbs: Iterable[Callable[..., None]]) -> typer.Typer:
     """Return the command line with some verbs."""
     made = typer.Typer(
         name="dragoman",
+        cls=PlainGroup,
         help="Train, measure and use sequence-to-sequence models from your own paired files.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -67,7 +69,7 @@ def make_app(verbs: Iterable[Callable[..., None]]) -> typer.Typer:
     )
     made.callback()(common_options)
     for verb in verbs:
-        made.command()(verb)
+        made.command(cls=PlainCommand)(verb)
     return made
 
 
