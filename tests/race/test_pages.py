@@ -7,9 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from dragoman.evaluation.metrics.spread import spread
 from dragoman.training.events import Started, Validated
 from dragoman.training.group_display import GroupBars
 from dragoman.training.page import Table, draw_interval, mean_cells, write_page
+from dragoman.training.sweep.results import CandidateResult, SweepResults
 
 
 def test_every_cell_of_a_page_names_its_column_for_narrow_screens() -> None:
@@ -36,3 +38,13 @@ def test_the_lines_of_runs_can_be_told_apart_on_a_narrow_terminal(monkeypatch: p
     shown = [task.description for task in bars.progress.tasks]
     assert [label[-6:] for label in shown] == ["seed-1", "seed-2"] and max(map(len, shown)) <= 18
     assert bars._best[names[0]] == " · best 41.00"
+
+
+@pytest.mark.parametrize(("second", "says"), [(0.0, True), (-1.0, False)])
+def test_the_first_of_equal_candidates_is_not_called_better(second: float, says: bool) -> None:
+    candidates = [
+        CandidateResult(name, f"runs/{name}", name, {}, "finished", None, spread([mean, mean]), None)
+        for name, mean in (("a", 0.0), ("b", second))
+    ]
+    results = SweepResults("s", "exact", "exact match", "%", "higher", 2, [None], True, candidates)
+    assert ("no better on dev than b" in results.to_text()) == says

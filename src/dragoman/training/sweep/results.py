@@ -73,6 +73,10 @@ class SweepResults:
         if best.state != "finished":
             return ["no candidate is trained to the end yet"]
         sentences = [f"best on dev: {best.name}"]
+        equal = [each.name for each in self.candidates[1:] if each.state == "finished" and _is_equal(each, best)]
+        if equal:
+            names = ", ".join(equal[:3]) + (f" and {len(equal) - 3} more" if len(equal) > 3 else "")
+            sentences.append(f"no better on dev than {names}: of equal ones, the first of the file is chosen")
         tested = sum(each.test is not None for each in self.candidates)
         if not self.has_test:
             sentences.append("there are no test rows; the dev score of the best one of several flatters it")
@@ -86,6 +90,10 @@ class SweepResults:
         else:
             sentences.append("test was not evaluated; the dev score of the best one of several flatters it")
         return sentences
+
+
+def _is_equal(one: CandidateResult, other: CandidateResult) -> bool:
+    return one.dev is not None and other.dev is not None and one.dev.mean == other.dev.mean
 
 
 def read_results(sweep: Sweep, standings: Sequence[Standing]) -> SweepResults:
