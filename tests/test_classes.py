@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import dragoman
 from dragoman.data import tokenizers
@@ -19,7 +18,7 @@ from dragoman.data.tokenizers import TokenizerConfig
 from dragoman.errors import UserError
 from dragoman.evaluation import metrics
 from dragoman.files.reading import Unverified
-from dragoman.search.rules import allow_only
+from dragoman.search.rules import AllowOnly, permitted
 from dragoman.studio.inspection import inspect
 from dragoman.studio.records import PredictRequest
 from dragoman.studio.run_data import read_test_examples
@@ -205,10 +204,7 @@ def test_a_run_of_an_earlier_version_loads_without_classes(run: Path, tmp_path: 
 
 
 def test_the_rule_leaves_what_is_forced_off_its_outputs_free() -> None:
-    rule = allow_only([(5, 6), (5, 7, 8)], eos=1)
-    log_probs = torch.zeros(4, 10)
-    allowed = rule(torch.tensor([[5, 6], [5, 7], [9, 9], [5, 9]]), log_probs) == 0
-    assert allowed[0].nonzero().flatten().tolist() == [1]
-    assert allowed[1].nonzero().flatten().tolist() == [8]
-    assert allowed[2].all() and allowed[3].all()
-    assert (log_probs == 0).all(), "what it was given is not written into"
+    rule = AllowOnly([(5, 6), (5, 7, 8)], eos=1)
+    assert permitted([rule], [5, 6], 10).nonzero()[0].tolist() == [1]
+    assert permitted([rule], [5, 7], 10).nonzero()[0].tolist() == [8]
+    assert permitted([rule], [9, 9], 10).all() and permitted([rule], [5, 9], 10).all()

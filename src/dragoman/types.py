@@ -43,6 +43,28 @@ def map_tree(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     return function(tree)
 
 
+def map_history(function: Callable[[Growing], Growing], history: History) -> History:
+    """Apply ``function`` to everything in a history."""
+    if isinstance(history, Mapping):
+        return {name: map_history(function, branch) for name, branch in history.items()}
+    return function(history)
+
+
+def first_tensor(state: State) -> Tensor | None:
+    """Return a tensor of a state; None if it has none."""
+    for tree in (state.carry, state.fixed):
+        for _, tensor in name_leaves(tree):
+            return tensor
+    found: list[Tensor] = []
+
+    def collect(grown: Growing) -> Growing:
+        found.append(grown.tensor)
+        return grown
+
+    map_history(collect, state.history)
+    return found[0] if found else None
+
+
 def name_leaves(tree: Tree, above: str = "") -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of a tree, each with the names that lead to it, joined by dots."""
     if isinstance(tree, Mapping):
@@ -162,18 +184,77 @@ class Axis:
     seconds: float | None = None  # of sound: how long a position lasts
 
 
+class Growing:
+    """What the rows of each source have read so far, (B, H, P, D), appended to along axis 2.
+
+    It is a value: ``append`` returns another one and leaves this one as it was. Without gradients
+    the memory is allocated ahead, and the first to append writes behind the end in place. Who
+    appends to the same value once more, for another continuation, gets a copy. A value must not be
+    appended to by two threads at once.
+    """
+
+    __slots__ = ("_buffer", "_filled", "length")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._buffer = tensor  # (B, H, capacity, D)
+        self.length = tensor.shape[2]
+        self._filled = [self.length]  # how much of the buffer is taken: one list for all who share it
+
+    @property
+    def tensor(self) -> Tensor:
+        """The content, (B, H, P, D)."""
+        return self._buffer[:, :, : self.length]
+
+    def padded(self, count: int) -> Tensor:
+        """Return the content, and if there is room, finite numbers behind it up to ``count`` entries."""
+        return self._buffer[:, :, : max(self.length, count)]
+
+    def append(self, new: Tensor) -> Growing:
+        """Return the value with ``new`` (B, H, n, D) after the others."""
+        import torch
+
+        begin, end = self.length, self.length + new.shape[2]
+        if torch.is_grad_enabled() or new.device.type != "cpu":
+            return Growing(new if not begin else torch.cat([self.tensor, new], 2))
+        buffer, filled = self._buffer, self._filled
+        is_ours = filled[0] == begin and end <= buffer.shape[2]
+        if not is_ours or buffer.is_inference() != torch.is_inference_mode_enabled():
+            buffer = new.new_zeros(*new.shape[:2], max(24, end + end // 2), new.shape[3])
+            buffer[:, :, :begin] = self.tensor
+            filled = [begin]
+        buffer[:, :, begin:end] = new
+        filled[0] = end
+        grown = Growing.__new__(Growing)
+        grown._buffer, grown._filled, grown.length = buffer, filled, end
+        return grown
+
+    def select(self, sources: Tensor) -> Growing:
+        """Return what these sources have read."""
+        return Growing(self.tensor.index_select(0, sources))
+
+    def detach(self) -> Growing:
+        """Return the value without gradients."""
+        return Growing(self.tensor.detach())
+
+
+# What a decoder keeps for all rows of a source together, by name.
+History: TypeAlias = "Growing | Mapping[str, History]"
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """A decoder's state: a value, which is never stored on ``self``.
 
     ``fixed`` is computed once per source (projected keys, masks); axis 0 has ``sources`` entries.
     ``carry`` changes with every token; axis 0 has N = sources * k rows, the k rows of a source side
-    by side.
+    by side. ``history`` grows with every call by what all rows of a source have read, and is never
+    reordered: whoever keeps one keeps in the carry which of its entries belong to a row.
     """
 
     sources: int
     fixed: Tree = field(default_factory=dict)
     carry: Tree = field(default_factory=dict)
+    history: History = field(default_factory=dict)
 
     def spread(self, k: int) -> State:
         """Repeat each row ``k`` times, side by side."""
@@ -185,7 +266,8 @@ class State:
 
     def detach(self) -> State:
         """Return the state without gradients, to truncate backpropagation through time."""
-        return replace(self, carry=map_tree(lambda x: x.detach(), self.carry))
+        history = map_history(Growing.detach, self.history)
+        return replace(self, carry=map_tree(lambda x: x.detach(), self.carry), history=history)
 
     def select(self, sources: Tensor) -> State:
         """Return the state of these sources, in this order, with all their rows."""
@@ -195,7 +277,8 @@ class State:
             return grouped.index_select(0, sources).flatten(0, 1)
 
         fixed = map_tree(lambda x: x.index_select(0, sources), self.fixed)
-        return State(len(sources), fixed, map_tree(pick, self.carry))
+        history = map_history(lambda grown: grown.select(sources), self.history)
+        return State(len(sources), fixed, map_tree(pick, self.carry), history)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +321,15 @@ class Step:
     def log_probs(self) -> Tensor:
         """The log-probabilities of every token, in float32."""
         return self.logits.float().log_softmax(-1)  # (N, T, V)
+
+    def next_log_probs(self) -> Tensor:
+        """Return the log-probabilities after the last token, (N, V), as a new tensor that may be changed."""
+        import torch
+
+        scores = self.readout(self.features[:, -1]).float()
+        if torch.is_grad_enabled():
+            return scores.log_softmax(-1)
+        return torch.log_softmax(scores, -1, out=scores)  # in its own memory, which takes half the time
 
 
 # What happened to a candidate of the beam.

@@ -93,6 +93,62 @@ def test_reorder_permutes_the_carry_and_nothing_else(case) -> None:
 
 
 @every_decoder
+@pytest.mark.parametrize("sources", [1, 7], ids=["few", "many"])
+def test_a_search_sees_what_one_call_with_gradients_sees(case, sources: int) -> None:
+    """Token by token, with rows that are reordered, multiplied and dropped, and without gradients."""
+    memory = make_memory(8)
+    memory = rows_of(memory, list(range(sources)))
+    decoder = make_decoder(case, memory)
+    state = decoder.start(memory, sources)
+    length = 28 if state.history else 5  # long enough that entries of a cache are dropped
+    draw = torch.Generator().manual_seed(5)
+    chosen = torch.zeros(sources, 0, dtype=torch.long)  # (N, t)
+    seen, maps = [], []
+    with torch.inference_mode():
+        state, k = decoder.start(memory, sources), 1
+        for position in range(length):
+            asked = torch.randint(0, VOCABULARY, (sources * k, 1), generator=draw)
+            chosen = torch.cat([chosen, asked], 1)
+            step = decoder(asked, state, need_attention=position % 2 == 1)
+            state = step.state
+            wider = 4 if position < length - 2 else 2
+            picks = torch.randint(0, k, (sources, wider), generator=draw) + k * torch.arange(sources)[:, None]
+            last = step.next_log_probs()
+            state, chosen, k = state.reorder(picks.flatten()), chosen[picks.flatten()], wider
+            seen.append(last[picks.flatten()])
+            maps.append(None if step.attention is None else step.attention[picks.flatten(), -1])
+    chosen = chosen.clone()  # outside inference mode
+    whole = decoder(chosen, decoder.start(memory, sources).spread(k), need_attention=True)
+    assert close(whole.log_probs[:, -1], seen[-1], 2e-5)
+    if maps[-1] is not None:
+        assert close(whole.attention[:, -1], maps[-1], 2e-5)
+    if sources > 1:
+        some = torch.tensor([4, 0])
+        rows = torch.cat([source * k + torch.arange(k) for source in some])
+        after = tokens(2 * k, 1, seed=3)
+        with torch.inference_mode():
+            told = decoder(after, state.select(some)).next_log_probs()
+        forced = decoder(torch.cat([chosen[rows], after], 1), decoder.start(rows_of(memory, [4, 0]), 2).spread(k))
+        assert close(forced.log_probs[:, -1], told, 2e-5)
+
+
+@every_decoder
+@pytest.mark.parametrize("sources", [1, 7], ids=["few", "many"])
+def test_two_continuations_of_one_state(case, sources: int) -> None:
+    """Without gradients, where a decoder may share memory between states, none disturbs the other."""
+    memory = rows_of(make_memory(8), list(range(sources)))
+    decoder = make_decoder(case, memory)
+    with torch.inference_mode():
+        state = decoder(tokens(sources, 2), decoder.start(memory, sources)).state
+        first, other = (decoder(tokens(sources, 1, seed), state).state for seed in (6, 7))
+        found = decoder(tokens(sources, 1, 8), first).next_log_probs()
+        alone = decoder(tokens(sources, 2), decoder.start(memory, sources)).state
+        alone = decoder(tokens(sources, 1, 6), alone).state
+        assert close(found, decoder(tokens(sources, 1, 8), alone).next_log_probs())
+        assert not close(found, decoder(tokens(sources, 1, 8), other).next_log_probs())
+
+
+@every_decoder
 def test_select_keeps_whole_sources(case) -> None:
     memory = make_memory()
     decoder, k = make_decoder(case, memory), 2

@@ -49,7 +49,7 @@ class TableDecoder:
         visited = torch.stack(nodes, 1)  # (N, T)
         logits = table[source.unsqueeze(1), visited]
         seen = torch.stack([looks(visited), 1 - looks(visited)], -1).unsqueeze(2) if need_attention else None
-        return Step(logits, lambda x: x, State(state.sources, state.fixed, {"node": node}), seen)
+        return Step(logits, torch.clone, State(state.sources, state.fixed, {"node": node}), seen)
 
 
 def looks(node: Tensor) -> Tensor:

@@ -2,61 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from dragoman.search.options import SearchConfig
-from dragoman.search.rows import DecoderRows, check_scores
+from dragoman.search.rows import DecoderRows, block_size, check_scores
+from dragoman.search.trace import ABSENT, Candidates
 from dragoman.types import FINISHED, KEPT, PRUNED
-
-ABSENT = -1  # fills the arrays of sources that have fewer candidates than others
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """The candidates of one step for all sources of a batch; each row becomes a ``Frontier``."""
-
-    parent: np.ndarray  # (B, C) the row of the source that the candidate extends
-    token: np.ndarray  # (B, C)
-    log_prob: np.ndarray  # (B, C)
-    total: np.ndarray  # (B, C) float64
-    fate: np.ndarray  # (B, C) PRUNED, KEPT, FINISHED, or ABSENT
 
 
 class Beam:
     """Choose by summed log-probability among all extensions of the live rows.
 
-    The vocabulary is reduced on the device, row by row; only the best 2k of each row are brought to the host, where
-    sums are kept in double precision. Equal sums are ordered by row and token, and nothing here looks across
-    sources, so the rest of the batch does not matter to a source.
+    The vocabulary is reduced on the device; only the candidates of each source are brought to the host. Sums are kept
+    in double precision. Equal sums are ordered by row and token, and nothing here looks across sources, so the rest
+    of the batch does not matter to a source.
     """
 
-    def __init__(self, config: SearchConfig, limits: np.ndarray, eos: int) -> None:
+    def __init__(self, config: SearchConfig, limits: np.ndarray, eos: int, need_pruned: bool) -> None:
+        """``need_pruned``: return the best of the pruned candidates too, for a trace."""
         self.config = config
         self.limits = limits  # (B,)
         self.eos = eos
         self.shrinks = config.stop == "complete" or config.beam == 1
+        # At most k of 2 k candidates end, so k that live on are among them if they exist. A beam that shrinks by those
+        # that end looks at k of them only.
+        self.considered = config.beam if self.shrinks and not need_pruned else 2 * config.beam
         self.width = np.full(len(limits), config.beam)
         self.finished = np.full((len(limits), config.n_best), -np.inf)  # the best finished scores, best first
 
     def choose(self, rows: DecoderRows, totals: np.ndarray, active: np.ndarray) -> Candidates:
         """Return the best candidates of the ``active`` sources, whose live rows have the sums ``totals`` (B, k)."""
-        considered = 2 * self.config.beam  # at most k of them end, so k that live on are among them if they exist
-        sources, width = totals.shape
-        best = best_tokens(rows.allowed(), considered)
-        log_prob, token = (array.reshape(sources, -1) for array in best)  # (B, k * C)
-        each = log_prob.shape[1] // width
-        parent = np.broadcast_to(np.repeat(np.arange(width), each), token.shape)
-        before = np.repeat(totals, each, axis=1)
-        total = np.where(before > -np.inf, before + log_prob, -np.inf)
-        check_scores(total.max(1))
-        order = np.lexsort((token, parent, -total), axis=-1)[:, :considered]
-        parent, token, log_prob, total = (
-            np.take_along_axis(array, order, axis=1) for array in (parent, token, log_prob, total)
-        )
+        log_probs, maxima = rows.allowed()
+        parent, token, log_prob, total = best_extensions(log_probs, maxima, totals, self.considered)
+        live = totals[:, 0] > -np.inf  # a source that is done has no live row
+        check_scores(total[live].max(1), rows.may_die)
 
         possible = total > -np.inf
         ends = token == self.eos
@@ -66,10 +47,7 @@ class Beam:
         else:
             lives = possible & ~ends
             taken = possible & (np.cumsum(lives, axis=1) - lives < remaining)
-        fate = np.full(total.shape, PRUNED, np.int8)
-        fate[taken] = KEPT
-        fate[taken & ends] = FINISHED
-        fate[~possible] = ABSENT
+        fate = np.where(taken, np.where(ends, FINISHED, KEPT), np.where(possible, PRUNED, ABSENT)).astype(np.int8)
         if self.shrinks:
             self.width[active] -= (fate == FINISHED).sum(1)
         return Candidates(parent, token, log_prob, total, fate)
@@ -88,20 +66,71 @@ class Beam:
         return settled
 
 
-def best_tokens(log_probs: Tensor, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ``count`` best of each row of (N, V), as log-probabilities and tokens; of ties, the lower token.
+def best_extensions(
+    log_probs: Tensor, maxima: Tensor, totals: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the ``count`` best extensions of each source: parent, token, log-probability and total, (B, C) each.
 
-    ``topk`` does not say which of several equal values it takes. One value more than asked for shows the rows where
-    that matters, and only those are sorted.
+    ``log_probs`` (N, V) are those of the next token of each row, ``maxima`` their ``block_maxima``, ``totals`` (B, k)
+    the sums of the rows. The best extensions come first; of equal ones, those of the lower row and the lower token.
+
+    An extension among the ``count`` best is in one of the ``count`` blocks with the best maxima, so only these are
+    looked through. ``topk`` does not say which of several equal numbers it takes. One number more than asked for shows
+    the sources where that matters, and only for those all extensions are sorted.
     """
-    count = min(count, log_probs.shape[1])
-    top = log_probs.topk(min(count + 1, log_probs.shape[1]), dim=1)
-    values, tokens = top.values.cpu().numpy(), top.indices.cpu().numpy()
-    if values.shape[1] > count:
-        tied = np.flatnonzero((values[:, -1] == values[:, -2]) & (values[:, -1] > -np.inf))
-        values, tokens = values[:, :count], tokens[:, :count]
-        if len(tied):
-            ties = log_probs.index_select(0, torch.from_numpy(tied).to(log_probs.device))
-            ordered = ties.sort(dim=1, descending=True, stable=True)
-            tokens[tied] = ordered.indices[:, :count].cpu().numpy()
-    return values, tokens
+    sources, width = totals.shape
+    vocabulary = log_probs.shape[1]
+    count = min(count, width * vocabulary)
+    if count == width == 1:
+        return _best_of_single(log_probs, maxima, totals)
+    before = torch.from_numpy(totals).to(log_probs.device)[:, :, None]  # (B, k, 1)
+    blocks = maxima.shape[1]
+    sums = (maxima.view(sources, width, blocks) + before).flatten(1)  # (B, k * blocks), double
+    best, unsure = _top(sums, count)
+    source_rows = torch.arange(0, sources * width, width, device=log_probs.device)[:, None]  # (B, 1)
+    if blocks == vocabulary:
+        row, token = best // vocabulary, best % vocabulary
+    else:
+        size = block_size(vocabulary)
+        row = (best // blocks).repeat_interleave(size, 1)  # (B, count * size)
+        token = ((best % blocks * size)[:, :, None] + torch.arange(size, device=best.device)).flatten(1)
+        inside = token.clamp_max(vocabulary - 1)  # the last block may be shorter
+        found = torch.take(log_probs, (source_rows + row) * vocabulary + inside)
+        sums = torch.where(token < vocabulary, found + before.squeeze(2).gather(1, row), -torch.inf)
+        best, tied = _top(sums, count)
+        unsure = unsure | tied
+        row, token = row.gather(1, best), inside.gather(1, best)
+    for source in unsure.nonzero().flatten().tolist():
+        everything = log_probs[source * width : (source + 1) * width] + before[source]  # (k, V), double
+        order = everything.flatten().sort(descending=True, stable=True).indices[:count]
+        row[source], token[source] = order // vocabulary, order % vocabulary
+    log_prob = torch.take(log_probs, (source_rows + row) * vocabulary + token).cpu().numpy()
+    parent, tokens = row.cpu().numpy(), token.cpu().numpy()
+    total = totals[np.arange(sources)[:, None], parent] + log_prob
+    if (total[:, 1:] == total[:, :-1]).any():  # equal ones are in no order yet
+        which = np.arange(sources)[:, None], np.lexsort((tokens, parent, -total), axis=-1)
+        return parent[which], tokens[which], log_prob[which], total[which]
+    return parent, tokens, log_prob, total
+
+
+def _best_of_single(
+    log_probs: Tensor, maxima: Tensor, totals: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the best extension of each source, where each has one row; ``argmax`` returns the first of equal ones."""
+    vocabulary = log_probs.shape[1]
+    token = maxima.argmax(1, keepdim=True)  # (B, 1): the token, or the block that it is in
+    if maxima.shape[1] < vocabulary:
+        size = block_size(vocabulary)
+        inside = (token * size + torch.arange(size, device=token.device)).clamp_max(vocabulary - 1)  # (B, size)
+        token = inside.gather(1, log_probs.gather(1, inside).argmax(1, keepdim=True))
+    log_prob = log_probs.gather(1, token).cpu().numpy()
+    return np.zeros_like(totals, np.int64), token.cpu().numpy(), log_prob, totals + log_prob
+
+
+def _top(sums: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the places of the ``count`` largest of each row, (B, count), and where equal ones were left out, (B,)."""
+    top = sums.topk(min(count + 1, sums.shape[1]), dim=1)
+    if top.values.shape[1] <= count:
+        return top.indices, torch.zeros(len(sums), dtype=torch.bool, device=sums.device)
+    last, next_one = top.values[:, -2], top.values[:, -1]
+    return top.indices[:, :count], (last == next_one) & (next_one > -torch.inf)

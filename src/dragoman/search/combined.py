@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from dragoman.search.rows import SearchDecoder, StepScores
-from dragoman.types import State, Tree
+from dragoman.types import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,10 @@ class Combined:
     log_probs: Tensor  # (N, T, V)
     state: State
     attention: Tensor | None = None  # (N, T, A, S)
+
+    def next_log_probs(self) -> Tensor:
+        """Return the scores after the last token, (N, V), as a new tensor that may be changed."""
+        return self.log_probs[:, -1].clone()
 
 
 class Renumbered:
@@ -90,16 +94,23 @@ def join(states: Sequence[State]) -> State:
         states[0].sources,
         {str(index): state.fixed for index, state in enumerate(states)},
         {str(index): state.carry for index, state in enumerate(states)},
+        {str(index): state.history for index, state in enumerate(states)},
     )
 
 
 def split(state: State, members: int) -> list[State]:
     """Return the states that ``join`` put together."""
     return [
-        replace(state, fixed=_branch(state.fixed, index), carry=_branch(state.carry, index)) for index in range(members)
+        State(
+            state.sources,
+            _branch(state.fixed, index),
+            _branch(state.carry, index),
+            _branch(state.history, index),
+        )
+        for index in range(members)
     ]
 
 
-def _branch(tree: Tree, index: int) -> Tree:
+def _branch(tree: Any, index: int) -> Any:
     assert isinstance(tree, Mapping)
     return tree[str(index)]

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from dragoman.errors import UserError
-from dragoman.search.beam import ABSENT, Candidates
 from dragoman.search.options import SearchConfig
 from dragoman.search.rows import DecoderRows, SearchDecoder, check_scores, device_of
-from dragoman.search.trace import Result, SearchRecord
+from dragoman.search.trace import ABSENT, Candidates, Result, forced_result
 from dragoman.types import FINISHED, KEPT, Hypothesis, State
 
 BLOCK = 64  # random numbers drawn at once
@@ -40,20 +39,21 @@ class Sampler:
 
     def choose(self, rows: DecoderRows, totals: np.ndarray, active: np.ndarray) -> Candidates:
         """Return what was drawn for the ``active`` sources, whose live rows have the sums ``totals`` (B, k)."""
-        log_probs, allowed = rows.log_probs, rows.allowed()  # (N, V)
+        allowed, _ = rows.allowed()  # (N, V)
         parent = np.broadcast_to(np.arange(totals.shape[1]), totals.shape)
         if not self.drawn and self.config.samples > 1:  # draw several from the one row of a source
             parent = np.zeros((len(totals), self.config.samples), np.int64)
             totals = np.repeat(totals, self.config.samples, axis=1)
-            log_probs, allowed = (x.repeat_interleave(self.config.samples, 0) for x in (log_probs, allowed))
+            allowed = allowed.repeat_interleave(self.config.samples, 0)
         uniform = self._uniform(active, totals.shape[1])
         chosen = draw(allowed, torch.from_numpy(uniform.reshape(-1)).to(allowed.device), self.config)  # (N,)
-        log_prob = log_probs.gather(1, chosen.unsqueeze(1)).cpu().numpy().reshape(totals.shape)
-        check_scores(log_prob[totals > -np.inf])
+        log_prob = allowed.gather(1, chosen.unsqueeze(1)).cpu().numpy().reshape(totals.shape)
+        check_scores(log_prob[totals > -np.inf], rows.may_die)
         token = chosen.cpu().numpy().reshape(totals.shape)
         fate = np.where(token == self.eos, FINISHED, KEPT).astype(np.int8)
-        fate[totals == -np.inf] = ABSENT
-        return Candidates(parent, token, log_prob, totals + log_prob, fate)
+        total = totals + log_prob
+        fate[total == -np.inf] = ABSENT
+        return Candidates(parent, token, log_prob, total, fate)
 
     def satisfied(self, candidates: Candidates, active: np.ndarray, length: int) -> np.ndarray:
         return np.zeros(len(active), bool)
@@ -148,6 +148,7 @@ def follow(
     eos: int | None,
     config: SearchConfig,
     need_attention: bool,
+    trace: bool = False,
 ) -> list[Result]:
     """Return each target as the result of a search without choice. Padding follows the tokens: causality hides it."""
     longest = max(1, *(len(target) for target in targets))
@@ -160,15 +161,10 @@ def follow(
     picked = step.log_probs.gather(2, forced[:, 1:].unsqueeze(2)).squeeze(2)  # (B, T)
     log_probs = picked.float().cpu().numpy()
     attention = None if step.attention is None else step.attention.float().cpu().numpy()  # (B, T, A, S)
-    alone = config.model_copy(update={"sample": False, "n_best": 1})
     results = []
     for row, target in enumerate(targets):
         length = len(target)
         finished = eos is None or (length > 0 and target[-1] == eos)
-        record = SearchRecord()
         weights = None if attention is None else attention[row, :length].copy()
-        record.force(tuple(target), log_probs[row, :length], weights, FINISHED if finished else KEPT)
-        if length and not finished:
-            record.cut()
-        results.append(record.result(alone))
+        results.append(forced_result(tuple(target), log_probs[row, :length], weights, finished, config, trace))
     return results

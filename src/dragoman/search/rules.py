@@ -1,141 +1,267 @@
 """Rules that forbid tokens. A rule never changes a score, so the log-probabilities reported stay the model's own.
 
-``rule(prefix, log_probs)`` gets the tokens produced so far, (N, t), and the log-probabilities of the next, (N, V); it
-gives these back with -inf where a token is forbidden, and never writes into what it was given.
+A rule follows the rows of a search: ``start`` gives it one row per source, ``advance`` says which row each new row
+extends and by which token. ``bans`` says what may not come next, as lists of numbers: nothing of the size of the
+vocabulary is made for a rule that forbids a few tokens. A new rule is a class here, made in ``build_rules``.
+
+Most rules are preferences: a row to which they leave nothing may end, and if the model gives the end probability zero,
+they are waived for that row and step. A rule that is ``hard`` is never waived: a row to which it leaves nothing dies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dragoman.errors import UserError
 from dragoman.search.options import SearchConfig
 
-Rule: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-
 NEVER = float("-inf")
+NOTHING = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Bans:
+    """What N rows may not write next."""
+
+    everywhere: np.ndarray = field(default_factory=lambda: NOTHING)  # (F,) tokens that no row may write
+    rows: np.ndarray = field(default_factory=lambda: NOTHING)  # (M,) with ``tokens``: pairs of a row and a token
+    tokens: np.ndarray = field(default_factory=lambda: NOTHING)  # (M,)
+    # by row: the only tokens that it may write, as numbers (K,) or as a mask of the vocabulary (V,), True = allowed
+    only: Mapping[int, np.ndarray] = field(default_factory=dict)
+
+
+class Rule(ABC):
+    """What the rows of one search may write. It belongs to that search and keeps what it needs of each row.
+
+    Laws: what is forbidden to a row depends on the source and the tokens of that row alone, not on its number or on
+    the other rows; ``start`` with a prefix equals ``start`` without one and ``advance`` by each of its tokens.
+    """
+
+    hard: ClassVar[bool] = False  # never waived: a row to which it leaves nothing dies
+
+    @abstractmethod
+    def start(self, sources: Sequence[int], prefixes: np.ndarray) -> None:
+        """Begin with one row per source. ``sources`` are their numbers, ``prefixes`` (B, P) the tokens they have."""
+
+    @abstractmethod
+    def advance(self, parents: np.ndarray, tokens: np.ndarray) -> None:
+        """Go on with N rows: row i is the earlier row ``parents[i]`` with the token ``tokens[i]`` after it."""
+
+    @abstractmethod
+    def bans(self) -> Bans:
+        """Return what the rows may not write next."""
 
 
 def build_rules(config: SearchConfig, eos: int) -> tuple[Rule, ...]:
-    """Return the rules that a config asks for."""
+    """Return the rules that a config asks for, for one search."""
     rules: list[Rule] = []
     if config.min_length:
-        rules.append(require_length(config.min_length, eos))
+        rules.append(RequireLength(config.min_length, eos))
     if config.forbidden:
-        rules.append(forbid(config.forbidden))
+        rules.append(Forbid(config.forbidden))
     if any(config.forbidden_runs):
-        rules.append(forbid_runs([run for run in config.forbidden_runs if run]))
+        rules.append(ForbidRuns([run for run in config.forbidden_runs if run]))
     if config.no_repeat_ngram:
-        rules.append(forbid_repeated_ngrams(config.no_repeat_ngram))
+        rules.append(ForbidRepeatedNgrams(config.no_repeat_ngram))
     if config.only:
-        rules.append(allow_only(config.only, eos))
+        rules.append(AllowOnly(config.only, eos))
     return tuple(rules)
 
 
-def require_length(length: int, eos: int) -> Rule:
-    """Forbid the end symbol before ``length`` tokens."""
-    end = forbid((eos,))
-
-    def rule(prefix: Tensor, log_probs: Tensor) -> Tensor:
-        return end(prefix, log_probs) if prefix.shape[1] < length else log_probs
-
-    return rule
-
-
-def forbid(tokens: Sequence[int]) -> Rule:
+class Forbid(Rule):
     """Forbid these tokens everywhere."""
 
-    def rule(prefix: Tensor, log_probs: Tensor) -> Tensor:
-        vocabulary = log_probs.shape[1]
-        if max(tokens) >= vocabulary:
-            raise UserError(
-                f"search.forbidden: there is no token {max(tokens)}, the vocabulary ends at {vocabulary - 1}; "
-                "give token numbers of this model"
-            )
-        return log_probs.index_fill(1, torch.tensor(tokens, device=log_probs.device), NEVER)
+    def __init__(self, tokens: Sequence[int]) -> None:
+        self._bans = Bans(everywhere=np.array(sorted(set(tokens))))
 
-    return rule
+    def start(self, sources: Sequence[int], prefixes: np.ndarray) -> None:
+        pass
+
+    def advance(self, parents: np.ndarray, tokens: np.ndarray) -> None:
+        pass
+
+    def bans(self) -> Bans:
+        return self._bans
 
 
-def forbid_runs(runs: Sequence[Sequence[int]]) -> Rule:
+class RequireLength(Rule):
+    """Forbid the end symbol before ``length`` tokens."""
+
+    def __init__(self, length: int, eos: int) -> None:
+        self._length, self._produced = length, 0
+        self._end = Bans(everywhere=np.array([eos]))
+
+    def start(self, sources: Sequence[int], prefixes: np.ndarray) -> None:
+        self._produced = prefixes.shape[1]
+
+    def advance(self, parents: np.ndarray, tokens: np.ndarray) -> None:
+        self._produced += 1
+
+    def bans(self) -> Bans:
+        return self._end if self._produced < self._length else Bans()
+
+
+class _TokenRule(Rule):
+    """A rule that looks at the last tokens of each row."""
+
+    window: int | None = None  # how many; None: all
+
+    def start(self, sources: Sequence[int], prefixes: np.ndarray) -> None:
+        self.produced = prefixes  # (N, t)
+
+    def advance(self, parents: np.ndarray, tokens: np.ndarray) -> None:
+        produced = np.concatenate([self.produced[parents], tokens[:, None]], axis=1)
+        self.produced = produced if self.window is None else produced[:, max(0, produced.shape[1] - self.window) :]
+
+
+class ForbidRuns(_TokenRule):
     """Forbid the last token of each run once the tokens before it were produced."""
-    split = [(torch.tensor(run[:-1]), forbid(run[-1:])) for run in runs]
 
-    def rule(prefix: Tensor, log_probs: Tensor) -> Tensor:
-        for beginning, forbid_last in split:
-            if prefix.shape[1] >= len(beginning):
-                tail = prefix[:, prefix.shape[1] - len(beginning) :]
-                is_begun = (tail == beginning.to(prefix.device)).all(1)  # (N,)
-                log_probs = torch.where(is_begun[:, None], forbid_last(prefix, log_probs), log_probs)
-        return log_probs
+    def __init__(self, runs: Sequence[Sequence[int]]) -> None:
+        self._single = np.array(sorted({run[0] for run in runs if len(run) == 1}), np.int64)
+        self._runs = [(np.array(run[:-1]), run[-1]) for run in runs if len(run) > 1]
+        self.window = max(len(run) for run in runs)
 
-    return rule
-
-
-def allow_only(outputs: Sequence[Sequence[int]], eos: int) -> Rule:
-    """Allow the tokens that lead to one of these outputs. An output that was forced off them is free."""
-    following: dict[tuple[int, ...], set[int]] = {}
-    for output in outputs:
-        path = (*output, eos)
-        for length, token in enumerate(path):
-            following.setdefault(path[:length], set()).add(token)
-    allowed = {beginning: torch.tensor(sorted(tokens)) for beginning, tokens in following.items()}
-
-    def rule(prefix: Tensor, log_probs: Tensor) -> Tensor:
-        result = torch.full_like(log_probs, NEVER)
-        for row, beginning in enumerate(prefix.tolist()):
-            tokens = allowed.get(tuple(beginning))
-            if tokens is None:
-                result[row] = log_probs[row]
-            else:
-                tokens = tokens.to(log_probs.device)
-                result[row, tokens] = log_probs[row, tokens]
-        return result
-
-    return rule
+    def bans(self) -> Bans:
+        rows, tokens = [NOTHING], [NOTHING]
+        length = self.produced.shape[1]
+        for beginning, last in self._runs:
+            if length >= len(beginning):
+                begun = np.flatnonzero((self.produced[:, length - len(beginning) :] == beginning).all(1))
+                rows.append(begun)
+                tokens.append(np.full(len(begun), last))
+        return Bans(self._single, np.concatenate(rows), np.concatenate(tokens))
 
 
-def forbid_repeated_ngrams(size: int) -> Rule:
+class ForbidRepeatedNgrams(_TokenRule):
     """Forbid any run of ``size`` tokens that the output already has."""
 
-    def rule(prefix: Tensor, log_probs: Tensor) -> Tensor:
-        rows, length = prefix.shape
-        if length < size:
-            return log_probs
-        vocabulary = log_probs.shape[1]
-        runs = prefix.unfold(1, size, 1)  # (N, t - size + 1, size)
-        tail = prefix[:, length - size + 1 :].unsqueeze(1)  # (N, 1, size - 1)
-        repeats = (runs[..., :-1] == tail).all(-1)  # (N, t - size + 1)
-        # Runs that the tail does not begin write to a column beyond the vocabulary: writing False instead could
-        # wipe out the True of another run with the same last token.
-        column = torch.where(repeats, runs[..., -1], vocabulary)
-        banned = torch.zeros(rows, vocabulary + 1, dtype=torch.bool, device=log_probs.device)
-        banned.scatter_(1, column, True)
-        return log_probs.masked_fill(banned[:, :vocabulary], NEVER)
+    def __init__(self, size: int) -> None:
+        self._size = size
 
-    return rule
+    def bans(self) -> Bans:
+        length = self.produced.shape[1]
+        if length < self._size:
+            return Bans()
+        runs = np.lib.stride_tricks.sliding_window_view(self.produced, self._size, axis=1)  # (N, t - size + 1, size)
+        tail = self.produced[:, None, length - self._size + 1 :]  # (N, 1, size - 1)
+        rows, places = np.nonzero((runs[..., :-1] == tail).all(-1))
+        return Bans(rows=rows, tokens=runs[rows, places, -1])
 
 
-def apply_rules(rules: Sequence[Rule], prefix: Tensor, log_probs: Tensor, eos: int) -> Tensor:
-    """Return ``log_probs`` with -inf for everything forbidden, but leave each row a way to continue.
+class AllowOnly(Rule):
+    """Allow the tokens that lead to one of these outputs. An output that was forced off them is free."""
 
-    A row for which nothing is left may end (the end symbol is permitted). If the model itself gives the end
-    probability zero, the rules are waived for that row and step.
-    """
-    allowed = log_probs
+    FREE = -1
+
+    def __init__(self, outputs: Sequence[Sequence[int]], eos: int) -> None:
+        self._children: list[dict[int, int]] = [{}]  # by node of the tree of outputs: token → node
+        for output in outputs:
+            node = 0
+            for token in (*output, eos):
+                if token not in self._children[node]:
+                    self._children[node][token] = len(self._children)
+                    self._children.append({})
+                node = self._children[node][token]
+        self._allowed = [np.array(sorted(children), np.int64) for children in self._children]
+
+    def start(self, sources: Sequence[int], prefixes: np.ndarray) -> None:
+        self._nodes = [0] * len(prefixes)
+        for column in prefixes.T:
+            self.advance(np.arange(len(prefixes)), column)
+
+    def advance(self, parents: np.ndarray, tokens: np.ndarray) -> None:
+        before = [self._nodes[parent] for parent in parents.tolist()]
+        self._nodes = [
+            self.FREE if node == self.FREE else self._children[node].get(token, self.FREE)
+            for node, token in zip(before, tokens.tolist(), strict=True)
+        ]
+
+    def bans(self) -> Bans:
+        return Bans(only={row: self._allowed[node] for row, node in enumerate(self._nodes) if node != self.FREE})
+
+
+class RuleSet:
+    """The rules of one search, applied together."""
+
+    def __init__(self, rules: Sequence[Rule], eos: int) -> None:
+        self._rules, self._eos = rules, eos
+        self._soft: list[Bans] = []
+        self._hard: list[Bans] = []
+        self.has_hard = any(rule.hard for rule in rules)
+
+    def start(self, sources: Sequence[int], prefixes: np.ndarray) -> None:
+        """Begin with one row per source."""
+        for rule in self._rules:
+            rule.start(sources, prefixes)
+        self._ask()
+
+    def advance(self, parents: np.ndarray, tokens: np.ndarray) -> None:
+        """Go on with these rows."""
+        for rule in self._rules:
+            rule.advance(parents, tokens)
+        self._ask()
+
+    def _ask(self) -> None:
+        self._soft = [rule.bans() for rule in self._rules if not rule.hard]
+        self._hard = [rule.bans() for rule in self._rules if rule.hard]
+
+    def forbid(self, scores: Tensor, begin: int) -> None:
+        """Write -inf into the scores (n, V) of the rows from ``begin`` on, for everything that is forbidden."""
+        for bans in (*self._soft, *self._hard):
+            _forbid(bans, scores, begin)
+
+    def release(self, row: int, original: Tensor) -> Tensor:
+        """Return the scores (V,) of a row to which the rules leave nothing, from its ``original`` ones.
+
+        It may end, or else only hard rules hold. If these leave nothing either, all scores are -inf.
+        """
+        allowed = original.clone()[None]
+        for bans in self._hard:
+            _forbid(bans, allowed, row)
+        end = float(allowed[0, self._eos])
+        if end > NEVER:
+            allowed.fill_(NEVER)
+            allowed[0, self._eos] = end
+        return allowed[0]
+
+
+def permitted(rules: Sequence[Rule], prefix: Sequence[int], vocabulary: int) -> np.ndarray:
+    """Return which tokens no rule forbids after ``prefix``, (V,)."""
+    scores = torch.zeros(1, vocabulary)
     for rule in rules:
-        allowed = rule(prefix, allowed)
-    if allowed is log_probs:
-        return log_probs
-    blocked = allowed.amax(1) == NEVER  # (N,)
-    if not bool(blocked.any()):  # nearly always; saves two passes over the vocabulary
-        return allowed
-    end = log_probs[:, eos]
-    stuck = blocked & (end == NEVER)
-    column = torch.full((len(log_probs), 1), eos, device=log_probs.device)
-    allowed = allowed.scatter(1, column, torch.where(blocked, end, allowed[:, eos]).unsqueeze(1))
-    return torch.where(stuck.unsqueeze(1), log_probs, allowed)
+        rule.start([0], np.array([list(prefix)], np.int64).reshape(1, -1))
+        _forbid(rule.bans(), scores, 0)
+    return (scores[0] > NEVER).numpy()
+
+
+def _forbid(bans: Bans, scores: Tensor, begin: int) -> None:
+    """Write -inf into the scores (n, V) of the rows from ``begin`` on."""
+    rows, vocabulary = scores.shape
+    device = scores.device
+    if len(bans.everywhere):
+        last = int(bans.everywhere[-1])
+        if last >= vocabulary:
+            raise UserError(
+                f"search.forbidden: there is no token {last}, the vocabulary ends at {vocabulary - 1}; "
+                "give token numbers of this model"
+            )
+        scores.index_fill_(1, torch.from_numpy(bans.everywhere).to(device), NEVER)
+    if len(bans.rows):
+        here = (bans.rows >= begin) & (bans.rows < begin + rows)
+        pair = (torch.from_numpy(bans.rows[here] - begin), torch.from_numpy(bans.tokens[here]))
+        scores[pair[0].to(device), pair[1].to(device)] = NEVER
+    for row in range(rows) if bans.only else ():
+        allowed = bans.only.get(begin + row)
+        if allowed is not None:
+            which = torch.from_numpy(allowed).to(device)
+            kept = scores[row, which].clone()
+            scores[row] = NEVER
+            scores[row, which] = kept

@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 
 from dragoman.errors import UserError
-from dragoman.search.beam import ABSENT, Beam, Candidates
+from dragoman.search.beam import Beam
 from dragoman.search.options import SearchConfig
 from dragoman.search.paths import Sampler, follow
 from dragoman.search.rows import DecoderRows, SearchDecoder, device_of
 from dragoman.search.rules import build_rules
-from dragoman.search.trace import Result, SearchRecord
-from dragoman.types import KEPT, Frontier
+from dragoman.search.trace import Candidates, RecordedStep, Result, SearchRecord
+from dragoman.types import KEPT
+
+LEAVING = 8  # sources that are done leave when one in so many is: copying the state of the others takes time too
 
 
 class Chooser(Protocol):
@@ -41,6 +43,7 @@ def search(
     prefix: Sequence[Sequence[int]] | None = None,
     keys: Sequence[int] | None = None,
     need_attention: bool = False,
+    need_trace: bool = True,
     on_step: Callable[[], None] | None = None,
 ) -> list[Result]:
     """Search for the outputs of ``sources`` sources and return one result per source, in their order.
@@ -49,7 +52,8 @@ def search(
     ``config.max_length`` is smaller, it holds. ``prefix`` gives the tokens that each output must begin with; they
     are part of the output and of its score. A prefix that ends in the end symbol, or reaches the limit, is the
     output. ``keys`` name the sources for sampling (default: their position), so that an input samples the same
-    output in any batch. ``on_step`` is called before each token, and may end the search by raising.
+    output in any batch. Without ``need_trace`` the results have traces without steps. ``on_step`` is called before each
+    token, and may end the search by raising.
     """
     most = _limits(limits, config, sources)
     if prefix is not None and len(prefix) != sources:
@@ -73,18 +77,22 @@ def search(
         prefixes = [forced[source] for source in members]
         outcomes: list[Result]
         if complete:
-            outcomes = follow(decoder, state, prefixes, bos=bos, eos=eos, config=config, need_attention=need_attention)
+            outcomes = follow(
+                decoder, state, prefixes, bos=bos, eos=eos, config=config, need_attention=need_attention,
+                trace=need_trace,
+            )  # fmt: skip
             if config.sample:
                 outcomes = [Result(result.hypotheses * config.samples, result.trace) for result in outcomes]
         else:
             names = members if keys is None else [keys[source] for source in members]
             limit = most[members]
-            chooser: Chooser = Sampler(config, names, eos) if config.sample else Beam(config, limit, eos)
+            chooser: Chooser = Sampler(config, names, eos) if config.sample else Beam(config, limit, eos, need_trace)
             opening = np.array([[bos, *tokens] for tokens in prefixes])
             rows = DecoderRows(
-                decoder, state, opening, rules=build_rules(config, eos), eos=eos, need_attention=need_attention
-            )
-            outcomes = [record.result(config) for record in _run(rows, chooser, prefixes, limit, on_step)]
+                decoder, state, opening, members=members, rules=build_rules(config, eos), eos=eos,
+                need_attention=need_attention,
+            )  # fmt: skip
+            outcomes = _run(rows, chooser, prefixes, limit, on_step).results(config, need_trace)
         for source, result in zip(members, outcomes, strict=True):
             results[source] = result
     return [result for result in results if result is not None]
@@ -96,62 +104,44 @@ def _run(
     forced: Sequence[tuple[int, ...]],
     limits: np.ndarray,
     on_step: Callable[[], None] | None,
-) -> list[SearchRecord]:
+) -> SearchRecord:
     """Search until every source is done. The sources in ``rows`` have prefixes of one length."""
     attention = rows.attention()  # (B, k, T, A, S)
-    log_probs = rows.forced.float().cpu().numpy()  # (B, P)
-    records = [SearchRecord() for _ in forced]
-    for source, (record, tokens) in enumerate(zip(records, forced, strict=True)):
-        record.force(tokens, log_probs[source], None if attention is None else attention[source, 0, :-1].copy(), KEPT)
-    totals = log_probs.sum(1, keepdims=True, dtype=np.float64)  # (B, k) sums of the live rows; -inf: no such row
+    record = SearchRecord(forced)
+    looked = None if attention is None else attention[:, 0, :-1]
+    record.force(np.array(forced, np.int64).reshape(len(forced), -1), rows.forced, looked)
+    totals = rows.forced.sum(1, keepdims=True, dtype=np.float64)  # (B, k) sums of the live rows; -inf: no such row
     if not (totals > -np.inf).all():
         raise UserError("a forced prefix is impossible for this model (probability zero); give another")
     active = np.arange(len(forced))  # which sources the rows belong to
+    alive = np.ones(len(forced), bool)  # which of them are not done
+    origin = np.zeros(totals.shape, np.int64)  # (B, k) which candidates of the last step the rows are
     length = len(forced[0])
     while True:
         if on_step is not None:
             on_step()
         length += 1
         candidates = chooser.choose(rows, totals, active)
-        _record([records[source] for source in active], candidates, totals, attention)
+        looked = None if attention is None else attention[:, :, -1]
+        record.add(RecordedStep(active, origin, (totals > -np.inf).sum(1), candidates, looked), alive)
         kept = candidates.fate == KEPT  # (B, C)
-        cut = (limits[active] <= length) & kept.any(1)
-        for source in active[cut]:
-            records[source].cut()
-        done = cut | ~kept.any(1) | chooser.satisfied(candidates, active, length)
-        going = np.flatnonzero(~done)  # the sources that continue
-        if not len(going):
-            return records
-        kept = kept[going]
-        order = np.argsort(~kept, axis=1, kind="stable")[:, : kept.sum(1).max()]  # the live ones, in their order
-        parent, token, total, alive = (
-            np.take_along_axis(array, order, axis=1)
-            for array in (candidates.parent[going], candidates.token[going], candidates.total[going], kept)
-        )
-        totals = np.where(alive, total, -np.inf)
-        active = active[going]
-        rows.advance(going, parent, token)
+        continues = kept.any(1)
+        cut = (limits[active] <= length) & continues
+        if cut.any():
+            record.cut(cut[alive])
+        alive = continues & ~cut & ~chooser.satisfied(candidates, active, length)
+        count = int(alive.sum())
+        if not count:
+            return record
+        leaves = (len(alive) - count) * LEAVING >= len(alive)
+        going = np.flatnonzero(alive) if leaves else np.arange(len(alive))  # the sources whose rows continue
+        kept = kept[going] & alive[going, None]
+        origin = np.argsort(~kept, axis=1, kind="stable")[:, : kept.sum(1).max()]  # the live ones, in their order
+        which = going[:, None], origin
+        totals = np.where(kept[np.arange(len(going))[:, None], origin], candidates.total[which], -np.inf)
+        active, alive = active[going], alive[going]
+        rows.advance(going, candidates.parent[which], candidates.token[which])
         attention = rows.attention()
-
-
-def _record(
-    records: Sequence[SearchRecord], candidates: Candidates, totals: np.ndarray, attention: np.ndarray | None
-) -> None:
-    """Add the step to each source's record, as copies, so that a result does not keep its whole batch in memory."""
-    present = candidates.fate != ABSENT
-    live = (totals > -np.inf).sum(1)
-    for source, record in enumerate(records):
-        which = present[source]
-        record.add(
-            Frontier(
-                parent=candidates.parent[source][which],
-                token=candidates.token[source][which],
-                log_prob=candidates.log_prob[source][which],
-                total=candidates.total[source][which],
-                fate=candidates.fate[source][which],
-                attention=None if attention is None else attention[source, : live[source], -1].copy(),
-            )
-        )
 
 
 def _limits(limits: Tensor | Sequence[int] | None, config: SearchConfig, sources: int) -> np.ndarray:

@@ -7,6 +7,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias
@@ -224,9 +225,10 @@ class Tokenizer(ABC):
             raise damaged_file(path, str(error), ADVICE) from None
 
     def _checked(self, ids: Iterable[int]) -> Iterator[int]:
+        size = self.size
         for index in map(int, ids):
-            if not 0 <= index < self.size:
-                raise ValueError(f"id {index} is outside the vocabulary of {self.size}")
+            if not 0 <= index < size:
+                raise ValueError(f"id {index} is outside the vocabulary of {size}")
             yield index
 
     @abstractmethod
@@ -263,6 +265,7 @@ def clean(text: str, normalize: str) -> str:
     return unicodedata.normalize("NFC", text) if normalize == "nfc" else text
 
 
+@lru_cache(maxsize=65536)
 def printable(text: str) -> str:
     """Make everything visible: spaces as ▁, a leading combining mark on ◌, the rest escaped."""
     shown = "".join(

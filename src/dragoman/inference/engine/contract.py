@@ -125,6 +125,7 @@ class Engine(ABC):
                 prefix=prefixes,
                 keys=keys,
                 need_attention=attention,
+                need_trace=trace,
                 on_step=on_step,
             )
             if decoder is self.decoder:

@@ -87,6 +87,10 @@ class ProgramStep:
         """The log-probabilities of every token."""
         return self.logits.log_softmax(-1)
 
+    def next_log_probs(self) -> Tensor:
+        """Return the log-probabilities after the last token, (N, V), as a new tensor that may be changed."""
+        return self.logits[:, -1].log_softmax(-1)
+
 
 class ProgramDecoder:
     """A program that is searched as a decoder is."""

@@ -27,7 +27,9 @@ class Positions(nn.Module):
     def forward(self, begin: int, length: int, like: Tensor) -> Tensor:
         """Return the vectors (length, D) of the positions from ``begin`` on."""
         if self.table is None or self.longest is None:
-            return sinusoids(begin, length, self.width).to(like)
+            if torch.is_grad_enabled():
+                return sinusoids(begin, length, self.width).to(like)
+            return kept_sinusoids(begin + length, self.width)[begin : begin + length].to(like)
         if begin + length > self.longest:
             raise TooLong(
                 f"a sequence of {begin + length} positions is longer than max_positions = {self.longest}; "
@@ -39,6 +41,17 @@ class Positions(nn.Module):
         """Add the position vectors to x (n, D)."""
         weights = [] if self.table is None else [program.parameter(self.table)]
         return program.add("positions", x, weights=weights)
+
+
+_kept: dict[int, Tensor] = {}  # by width: the sinusoids of the first positions
+
+
+def kept_sinusoids(length: int, width: int) -> Tensor:
+    """Return sinusoids of at least ``length`` positions, which are computed once: a search needs a row per token."""
+    table = _kept.get(width)
+    if table is None or len(table) < length:
+        table = _kept[width] = sinusoids(0, max(256, 2 * length), width)
+    return table
 
 
 def sinusoids(begin: int, length: int, width: int) -> Tensor:

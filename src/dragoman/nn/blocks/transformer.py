@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -50,6 +51,18 @@ class Sublayer(nn.Module):
         if self.is_pre:
             return self.dropout.add(x, function(self.norm(x)))
         return self.norm(self.dropout.add(x, function(x)))
+
+    def enter(self, x: Tensor) -> Tensor:
+        """Return what the function gets, outside training."""
+        norm = self.norm
+        return torch.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps) if self.is_pre else x
+
+    def leave(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the result for the x that came in and what the function made of it, outside training.
+
+        y is overwritten.
+        """
+        return y.add_(x) if self.is_pre else self.norm(y.add_(x))
 
     def lower(self, program: Lowering, x: str, function: Callable[[str], str]) -> str:
         """Add the operations; ``function`` adds those within the residual connection."""

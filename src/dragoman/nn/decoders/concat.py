@@ -8,6 +8,7 @@ the source, so that the whole pair is modelled as one text.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
@@ -89,7 +90,7 @@ class Concat(Decoder):
             return state
         features, state = self.network.read(Padded(memory.states, memory.mask), state)
         counts = self.training and self.source_loss > 0
-        return State(sources, {"read": features} if counts else {}, state.carry)
+        return replace(state, fixed={"read": features} if counts else {})
 
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
         """Advance the network by ``tokens`` (N, T).
@@ -97,13 +98,13 @@ class Concat(Decoder):
         There is no attention to the source to return.
         """
         fixed: Any = state.fixed
-        step = self.network(tokens, State(state.sources, {}, state.carry))
+        step = self.network(tokens, replace(state, fixed={}))
         reading = Reading(fixed["read"], self.source_loss) if "read" in fixed else None
-        return Step(step.features, step.readout, State(state.sources, fixed, step.state.carry), reading=reading)
+        return Step(step.features, step.readout, replace(step.state, fixed=fixed), reading=reading)
 
     def self_attention(self, tokens: Tensor, state: State) -> Tensor | None:
         """Return where each token looks back, at the source's positions too."""
-        return self.network.self_attention(tokens, State(state.sources, {}, state.carry))
+        return self.network.self_attention(tokens, replace(state, fixed={}))
 
     def lower(self, program: Lowering, memory: LoweredMemory | None) -> LoweredStep:
         return self.network.lower(program, None, None if memory is None else memory.states)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from dragoman.config import Section
 from dragoman.nn.blocks.gated_convolution import SQRT_HALF, GatedConvolution
-from dragoman.nn.blocks.layers import Dropout, Embedding
+from dragoman.nn.blocks.layers import Dropout, Embedding, Readout
 from dragoman.nn.blocks.positions import PositionKind, Positions
 from dragoman.nn.contracts import Decoder, LoweredStep
 from dragoman.nn.lowering import LoweredMemory, Lowering
@@ -66,7 +66,7 @@ class Conv(Decoder):
         self.dropout = Dropout(config.dropout)
         feature_width = config.embedding if config.tie_embeddings else config.width
         self.leave = nn.Linear(config.width, feature_width)
-        self.project = nn.Linear(feature_width, vocabulary)
+        self.project = Readout(feature_width, vocabulary)
         nn.init.zeros_(self.project.bias)
         if config.tie_embeddings:
             self.project.weight = self.embedding.weight

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from dragoman.config import ConfigError, Section
 from dragoman.nn import kernels
 from dragoman.nn.blocks.hard_attention import Selection, join_choices, select_positions
-from dragoman.nn.blocks.layers import Dropout, Embedding, LoopLinear
+from dragoman.nn.blocks.layers import Dropout, Embedding, LoopLinear, Readout
 from dragoman.nn.blocks.recurrent import Cell, RecurrentStack
 from dragoman.nn.contracts import Attended, Attention, LoweredStep, ReadingDecoder
 from dragoman.nn.lowering import LoweredMemory, Lowering
@@ -131,7 +131,7 @@ class RNN(ReadingDecoder):
             self.output_vector = LoopLinear(config.width, feature_width, bias=False)
         self.squash = has_vector
         self.feature_width = feature_width
-        self.project = nn.Linear(feature_width, vocabulary)
+        self.project = Readout(feature_width, vocabulary)
         if config.tie_embeddings:
             self.project.weight = self.embedding.weight
         else:

@@ -1,15 +1,19 @@
 """Transformer decoder: attention to earlier tokens and to the memory (Vaswani et al. 2017, 3.1).
 
-The carry holds the keys and values of all tokens so far (a cache), so one call advances by any
-number of tokens. Keys and values of the memory are projected once per source, and the k hypotheses
-of a source are k * T queries of one product. Without memory it is a causal language model. Where it
-has read rows of different lengths, the carry tells which entries of the cache are padding
-(``gaps``). No token looks there, and positions count real entries only.
+The history holds the keys and values of all tokens that the rows of a source have read (a cache,
+``nn/blocks/cache.py``), so one call advances by any number of tokens. Keys and values of the memory
+are projected once per source, and the k hypotheses of a source are k * T queries of one product.
+Without memory it is a causal language model.
+
+The carry says which entries of the cache are a row's own. It is empty as long as each source has
+one row that sees everything in the cache. Where rows of different lengths were read, positions
+count real entries only.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,13 +21,24 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from dragoman.nn import kernels
-from dragoman.nn.blocks.layers import Dropout, Embedding, Linear
+from dragoman.nn.blocks.cache import (
+    attend,
+    attend_in_parts,
+    by_head,
+    drop_unseen,
+    hide_others,
+    hide_padding,
+    padded_columns,
+)
+from dragoman.nn.blocks.layers import Dropout, Embedding, Linear, Readout
 from dragoman.nn.blocks.positions import Positions
 from dragoman.nn.blocks.transformer import BlockConfig, FeedForward, Sublayer, check_heads
 from dragoman.nn.contracts import LoweredStep, ReadingDecoder
 from dragoman.nn.init import draw_xavier
 from dragoman.nn.lowering import LoweredMemory, Lowering
-from dragoman.types import Memory, Padded, State, Step
+from dragoman.types import Growing, Memory, Padded, State, Step
+
+MANY = 64  # entries of a cache, from which on those that no row sees are dropped
 
 
 class Transformer(ReadingDecoder):
@@ -62,20 +77,23 @@ class Transformer(ReadingDecoder):
         self.last_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
         tied = config.tie_embeddings
         self.leave = nn.Linear(config.width, vector) if tied and vector != config.width else nn.Identity()
-        self.project = nn.Linear(vector if tied else config.width, vocabulary, bias=False)  # section 3.4: no bias
+        self.project = Readout(vector if tied else config.width, vocabulary, bias=False)  # section 3.4: no bias
         draw_xavier(self.project)
         if tied:
             self.project.weight = self.embedding.weight
 
     def start(self, memory: Memory | None, sources: int) -> State:
         """Return a state with an empty cache and the projected memory."""
-        empty = self.project.weight.new_zeros(sources, 0, self.width)
-        carry = {str(index): {"keys": empty, "values": empty} for index in range(len(self.blocks))}
+        names = [str(index) for index in range(len(self.blocks))]
+        empty = self.project.weight.new_zeros(sources, self.heads, 0, self.width // self.heads)
+        history = {name: {"keys": Growing(empty), "values": Growing(empty)} for name in names}
         fixed: dict[str, Any] = {}
         if memory is not None:
-            fixed = {str(index): block.prepare(memory) for index, block in enumerate(self.blocks)}  # type: ignore[operator]
-            fixed["padding"] = ~memory.mask
-        return State(sources, fixed, carry)
+            fixed = {name: block.prepare(memory) for name, block in zip(names, self.blocks, strict=True)}  # type: ignore[operator]
+            positions = memory.mask.shape[1]
+            if fixed["0"]["keys"].shape[2] > positions or torch.is_grad_enabled() or not bool(memory.mask.all()):
+                fixed["padding"] = ~memory.mask
+        return State(sources, fixed, {}, history)
 
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
         """Advance by ``tokens`` (N, T)."""
@@ -84,13 +102,13 @@ class Transformer(ReadingDecoder):
     def read(self, vectors: Padded, state: State) -> tuple[Tensor, State]:
         """Advance by vectors (N, S, E) instead of tokens."""
         step = self._advance(vectors.data, state, False)  # padding comes last, so the causal mask hides it here
-        carry: Any = step.state.carry
+        after = step.state
         if not bool(vectors.mask.all()):
-            before = carry["0"]["keys"].shape[1] - vectors.data.shape[1]
-            earlier = carry.get("gaps", vectors.mask[:, :0])
-            earlier = nn.functional.pad(earlier, (0, before - earlier.shape[1]))
-            carry = {**carry, "gaps": torch.cat([earlier, ~vectors.mask], 1)}  # (N, P) True = padding
-        return step.features, State(state.sources, state.fixed, carry)
+            entries = self._entries(after, len(vectors.mask))
+            read = vectors.data.shape[1]
+            entries = torch.cat([entries[:, :-read], entries[:, -read:].masked_fill(~vectors.mask, -1)], 1)
+            after = replace(after, carry={"entries": entries, "position": (entries >= 0).sum(1)})
+        return step.features, after
 
     def self_attention(self, tokens: Tensor, state: State) -> Tensor:
         """Return where each token looks back, (N, L, H, T, P)."""
@@ -104,26 +122,68 @@ class Transformer(ReadingDecoder):
         """Advance by vectors (N, T, E); ``collected`` gets each layer's self-attention (N, H, T, P)."""
         fixed: Any = state.fixed
         carry: Any = state.carry
-        past = carry["0"]["keys"].shape[1]
-        gaps = carry.get("gaps")
+        history: Any = state.history
         x = self.enter(vectors * self.scale)  # (N, T, D)
-        length = x.shape[1]
-        x = self.dropout(x + self._position_vectors(past, gaps, x))
-        masked = None  # where a token must not look: at later tokens and gaps
-        if length > 1:
-            masked = torch.ones(length, past + length, dtype=torch.bool, device=x.device).triu(past + 1)[None]
-        if gaps is not None:
-            all_gaps = nn.functional.pad(gaps, (0, past + length - gaps.shape[1]))[:, None]  # (N, 1, past + T)
-            masked = all_gaps if masked is None else masked | all_gaps
+        past = history["0"]["keys"].length
+        x = self.dropout(x + self._position_vectors(past, carry, x))
+        rows, length, _ = x.shape
+        each = rows // state.sources
+        if carry and past >= MANY and past // each % 8 == 0:
+            history, entries = drop_unseen(history, carry["entries"], state.sources)
+            past, carry = history["0"]["keys"].length, {**carry, "entries": entries}
+        carried = self._extend(carry, past, x, each)
+        hidden = None  # what a row must not see in the cache, (B, 1, k, P); -inf hides
+        steps = length == 1 and not (self.training or torch.is_grad_enabled())  # ``_Block._step``
+        if not steps and carry:
+            hidden = hide_others(carry["entries"], past, state.sources, x)
+        elif steps and past:
+            hidden = self._hide(carried, past + each, state.sources, x, collected)
         padding = fixed["padding"][:, None] if "padding" in fixed else None  # (B, 1, S)
-        carried: dict[str, Any] = {} if gaps is None else {"gaps": gaps}
+        if padding is not None and not torch.is_grad_enabled():
+            padding = hide_padding(padding[:, 0], fixed["0"]["keys"].shape[2], x)
+        cache: dict[str, Any] = {}
         maps: list[Tensor] | None = [] if need_attention else None
         for index, block in enumerate(self.blocks):
             name = str(index)
-            x, carried[name] = block(x, carry[name], fixed.get(name), masked, padding, collected, maps)
+            x, cache[name] = block(x, state.sources, history[name], hidden, fixed.get(name), padding, collected, maps)
         features = self.leave(self.last_norm(x))
         attention = torch.cat(maps, 2) if maps else None  # (N, T, L * H, S)
-        return Step(features, self.project, State(state.sources, fixed, carried), attention)
+        if attention is not None and "padding" in fixed:
+            attention = attention[..., : fixed["padding"].shape[1]]
+        return Step(features, self.project, State(state.sources, fixed, carried, cache), attention)
+
+    def _hide(self, carry: Any, count: int, sources: int, x: Tensor, collected: list[Tensor] | None) -> Tensor | None:
+        """Return what one token of each row must not see of ``count`` entries, itself included."""
+        # weights that somebody wants to see are over the entries alone
+        wider = collected is None and x.device.type == "cpu"
+        columns = padded_columns(count, len(x)) if wider else count
+        if carry:
+            return hide_others(carry["entries"], columns, sources, x)
+        if columns == count:
+            return None
+        hidden = x.new_zeros(1, 1, 1, columns)
+        hidden[..., count:] = -torch.inf
+        return hidden
+
+    def _extend(self, carry: Any, past: int, x: Tensor, each: int) -> dict[str, Tensor]:
+        """Return the carry after the tokens x (N, T, D), which are entries from ``past`` on; k = ``each``."""
+        rows, length, _ = x.shape
+        if not carry and each == 1:
+            return {}
+        places = torch.arange(past, past + each * length, device=x.device).view(each, length)
+        places = places.repeat(rows // each, 1)  # (N, T)
+        before = carry["entries"] if carry else torch.arange(past, device=x.device).expand(rows, -1)
+        extended = {"entries": torch.cat([before, places], 1)}
+        if "position" in carry:
+            extended["position"] = carry["position"] + length
+        return extended
+
+    def _entries(self, state: State, rows: int) -> Tensor:
+        """Return the numbers of the entries that each row sees, (N, t)."""
+        carry: Any = state.carry
+        history: Any = state.history
+        everything = torch.arange(history["0"]["keys"].length, device=self.project.weight.device)
+        return carry["entries"] if carry else everything.expand(rows, -1)
 
     def lower(self, program: Lowering, memory: LoweredMemory | None, read: str | None = None) -> LoweredStep:
         caches = [("", "")] * len(self.blocks)
@@ -143,12 +203,11 @@ class Transformer(ReadingDecoder):
         features = program.linear(self.leave, program.layer_norm(self.last_norm, x))
         return LoweredStep(program.linear(self.project, features), tuple(maps))
 
-    def _position_vectors(self, past: int, gaps: Tensor | None, x: Tensor) -> Tensor:
+    def _position_vectors(self, past: int, carry: Any, x: Tensor) -> Tensor:
         """Return position vectors for x: (T, D), or (N, T, D) if rows have read unequal numbers of tokens."""
-        if gaps is None:
-            return self.positions(past, x.shape[1], x)
-        begin = past - gaps.sum(1, keepdim=True)  # (N, 1)
-        positions = begin + torch.arange(x.shape[1], device=x.device)  # (N, T)
+        if "position" not in carry:
+            return self.positions(carry["entries"].shape[1] if carry else past, x.shape[1], x)
+        positions = carry["position"][:, None] + torch.arange(x.shape[1], device=x.device)  # (N, T)
         return self.positions(0, int(positions.max()) + 1, x)[positions]
 
 
@@ -175,56 +234,138 @@ class _Block(nn.Module):
             nn.init.xavier_uniform_(part)
 
     def prepare(self, memory: Memory) -> dict[str, Tensor]:
-        """Project the memory to this block's keys and values."""
+        """Project the memory to this block's keys and values, (B, H, S, D / H) each."""
         values = memory.states if memory.values is None else memory.values
-        return {"keys": self.keys(memory.states), "values": self.values(values)}
+        prepared = {"keys": self.keys(memory.states), "values": self.values(values)}
+        prepared = {name: by_head(x, self.heads) for name, x in prepared.items()}
+        if torch.is_grad_enabled():  # the kernel copies them by itself
+            return prepared
+        behind = padded_columns(memory.mask.shape[1], len(memory.mask)) - memory.mask.shape[1]
+        # copied once, for all tokens
+        return {name: nn.functional.pad(x.contiguous(), (0, 0, 0, behind)) for name, x in prepared.items()}
 
     def forward(
         self,
         x: Tensor,
-        past: dict[str, Tensor],
+        sources: int,
+        past: dict[str, Growing],
+        hidden: Tensor | None,
         memory: dict[str, Tensor] | None,
-        masked: Tensor | None,
         padding: Tensor | None,
         self_weights: list[Tensor] | None,
         cross_weights: list[Tensor] | None,
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    ) -> tuple[Tensor, dict[str, Growing]]:
         """Return the transformed x (N, T, D) and the cache with these tokens.
 
         The lists collect attention weights, (N, H, T, P) and (N, T, H, S).
         """
-        rows, length, width = x.shape
-        cache: dict[str, Tensor] = {}
+        if not (self.training or torch.is_grad_enabled()) and x.shape[1] == 1 and past["keys"].length:
+            return self._step(x, sources, past, hidden, memory, padding, self_weights, cross_weights)
+        cache: dict[str, Growing] = {}
 
         def attend_to_past(y: Tensor) -> Tensor:
             projected = self.project(y)
-            query, cache["keys"], cache["values"] = projected.chunk(3, -1)
-            if past["keys"].shape[1]:
-                cache.update({name: torch.cat([past[name], cache[name]], 1) for name in cache})
-                context, weights = kernels.multi_head_attention(
-                    query, cache["keys"], cache["values"], masked, self.heads
-                )
-            else:
-                context, weights = kernels.multi_head_self_attention(projected, masked, self.heads)
+            context, weights = self._attend_to_past(projected, sources, past, hidden, cache)
             if self_weights is not None:
                 self_weights.append(weights)
             return self.join(context)
 
         def attend_to_memory(y: Tensor) -> Tensor:
             assert memory is not None
-            sources = len(memory["keys"])
-            query = self.query(y).view(sources, -1, width)  # (B, k * T, D)
-            context, weights = kernels.multi_head_attention(
-                query, memory["keys"], memory["values"], padding, self.heads
-            )
+            context, weights = self._attend_to_memory(self.query(y), memory, padding)
             if cross_weights is not None:
-                cross_weights.append(weights.transpose(1, 2).reshape(rows, length, self.heads, -1))
-            return self.join_memory(context.view(rows, length, width))
+                cross_weights.append(weights.transpose(1, 2).reshape(*y.shape[:2], self.heads, -1))
+            return self.join_memory(context.reshape(y.shape))
 
         x = self.around_self(x, attend_to_past)
         if self.has_memory:
             x = self.around_memory(x, attend_to_memory)
         return self.around_feed_forward(x, self.feed_forward), cache
+
+    def _step(
+        self,
+        x: Tensor,
+        sources: int,
+        past: dict[str, Growing],
+        hidden: Tensor | None,
+        memory: dict[str, Tensor] | None,
+        padding: Tensor | None,
+        self_weights: list[Tensor] | None,
+        cross_weights: list[Tensor] | None,
+    ) -> tuple[Tensor, dict[str, Growing]]:
+        """Do what ``forward`` does for one token of each row, x (N, 1, D), in as few operations as possible."""
+        linear = nn.functional.linear
+        rows, _, width = x.shape
+        heads = self.heads
+        x = x.view(rows, width)
+
+        y = self.around_self.enter(x)
+        projected = linear(y, self.project.weight, self.project.bias)
+        grouped = projected.view(sources, -1, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+        query, keys, values = grouped.unbind(0)  # (B, H, k, D / H) each
+        cache = {"keys": past["keys"].append(keys), "values": past["values"].append(values)}
+        columns = 0 if hidden is None else hidden.shape[3]
+        context, weights = attend(
+            query, cache["keys"].padded(columns), cache["values"].padded(columns), hidden, self_weights is not None
+        )
+        if self_weights is not None and weights is not None:
+            self_weights.append(weights.transpose(1, 2).reshape(rows, heads, 1, -1))
+        context = context.transpose(1, 2).reshape(rows, width)
+        x = self.around_self.leave(x, linear(context, self.join.weight, self.join.bias))
+
+        if memory is not None:
+            y = self.around_memory.enter(x)
+            query = linear(y, self.query.weight, self.query.bias).view(sources, -1, heads, width // heads)
+            needed = cross_weights is not None
+            context, weights = attend(query.transpose(1, 2), memory["keys"], memory["values"], padding, needed)
+            if cross_weights is not None and weights is not None:
+                cross_weights.append(weights.transpose(1, 2).reshape(rows, 1, heads, -1))
+            context = context.transpose(1, 2).reshape(rows, width)
+            x = self.around_memory.leave(x, linear(context, self.join_memory.weight, self.join_memory.bias))
+
+        inner, outer = self.feed_forward.inner, self.feed_forward.outer
+        y = torch.relu_(linear(self.around_feed_forward.enter(x), inner.weight, inner.bias))
+        x = self.around_feed_forward.leave(x, linear(y, outer.weight, outer.bias))
+        return x.view(rows, 1, width), cache
+
+    def _attend_to_past(
+        self,
+        projected: Tensor,
+        sources: int,
+        past: dict[str, Growing],
+        hidden: Tensor | None,
+        cache: dict[str, Growing],
+    ) -> tuple[Tensor, Tensor]:
+        """Attend with Q, K and V side by side in ``projected`` (N, T, 3 D), which enter the ``cache``.
+
+        Return the contexts (N, T, D) and the weights (N, H, T, P).
+        """
+        rows, length, _ = projected.shape
+        width = self.join.in_features // self.heads
+        _, keys, values = projected.view(sources, -1, 3, self.heads, width).permute(2, 0, 3, 1, 4)
+        cache["keys"], cache["values"] = past["keys"].append(keys), past["values"].append(values)
+        if not past["keys"].length:  # rows see their own tokens alone
+            later = None
+            if length > 1:
+                later = torch.ones(length, length, dtype=torch.bool, device=projected.device).triu(1)[None]
+            return kernels.multi_head_self_attention(projected, later, self.heads)
+        own = projected.view(rows, length, 3, self.heads, width).permute(2, 0, 3, 1, 4)  # (3, N, H, T, D / H)
+        earlier = past["keys"].tensor, past["values"].tensor
+        context, weights = attend_in_parts(own[0], own[1], own[2], earlier, hidden)
+        return context.transpose(1, 2).flatten(2), weights
+
+    def _attend_to_memory(
+        self, query: Tensor, memory: dict[str, Tensor], padding: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Attend with queries (N, T, D); return the contexts (B, k * T, D) and the weights (B, H, k * T, S)."""
+        keys, values = memory["keys"], memory["values"]
+        query = query.view(len(keys), -1, query.shape[-1])  # (B, k * T, D)
+        if torch.is_grad_enabled():
+            keys, values = (x.transpose(1, 2).flatten(2) for x in (keys, values))
+            return kernels.multi_head_attention(query, keys, values, padding, self.heads)
+        context, weights = attend(by_head(query, self.heads), keys, values, padding, True)
+        assert weights is not None
+        return context.transpose(1, 2), weights
 
     def lower_prepare(self, program: Lowering, memory: LoweredMemory) -> tuple[str, str]:
         """Add the operations of ``prepare`` and return the names of keys and values."""

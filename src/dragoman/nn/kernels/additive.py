@@ -45,6 +45,9 @@ def additive_score(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """Return v · tanh(q + k). query (B, Q, K), keys (B, S, K), vector (K,) → (B, Q, S)."""
     if not is_fast():
         return plain_additive_score(query, keys, vector)
+    if not torch.is_grad_enabled():
+        gates = torch.add((keys * 2)[:, None], query[:, :, None], alpha=2).sigmoid_()  # (B, Q, S, K)
+        return (gates @ (2 * vector)).sub_(vector.sum())
     return _AdditiveScore.apply(query, keys, vector)
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import EOS, SPECIALS
 from dragoman.inference.scoring import ForcedPath
 from dragoman.inference.session import Session
 from dragoman.inference.system import System
-from dragoman.search.rules import NEVER, build_rules
+from dragoman.search.rules import build_rules, permitted
 from dragoman.studio import records
 
 RARE_BELOW = 5  # a token is rare if training saw it fewer times than this
@@ -52,11 +51,8 @@ def describe_tokens(session: Session, path: ForcedPath, forced: int = 0, count: 
 
 def permitted_tokens(session: Session, prefix: Sequence[int], ids: Sequence[int]) -> set[int]:
     """Return those of some tokens that no rule of the search forbids after ``prefix``."""
-    before = torch.tensor([list(prefix)], dtype=torch.long)  # (1, t)
-    allowed = torch.zeros(1, session.system.target.size)
-    for rule in build_rules(session.config, EOS):
-        allowed = rule(before, allowed)
-    return {token for token in ids if allowed[0, token] > NEVER}
+    allowed = permitted(build_rules(session.config, EOS), prefix, session.system.target.size)
+    return {token for token in ids if allowed[token]}
 
 
 def source_tokenizers(system: System) -> dict[str, Tokenizer]:
