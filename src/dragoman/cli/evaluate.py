@@ -25,6 +25,7 @@ from dragoman.cli.options import (
     Run,
     SourceColumn,
     TargetColumn,
+    Workers,
     describe_search,
     load_system,
     parse_column,
@@ -42,6 +43,7 @@ def evaluate(
     beam: Beam = None,
     ctc: CTC = None,
     batch: BatchSize = 64,
+    workers: Workers = None,
     source: SourceColumn = None,
     target: TargetColumn = None,
     root: Root = None,
@@ -65,7 +67,9 @@ def evaluate(
     messages.detail(corpus.audit.report(terminal_width(sys.stderr)))
     messages.detail(f"search: {describe_search(system.search_config(beam=beam, ctc=ctc))}")
     with progress_bar("evaluating", messages) as on_progress:
-        report = verbs.evaluate_runs(systems, corpus.examples, batch=batch, on_progress=on_progress, beam=beam, ctc=ctc)
+        report = verbs.evaluate_runs(
+            systems, corpus.examples, batch=batch, workers=workers, on_progress=on_progress, beam=beam, ctc=ctc
+        )
     if as_json:
         print_json({"run": str(run), "audit": corpus.audit.to_json(), **report.to_json()})
     else:

@@ -51,6 +51,14 @@ CTC = Annotated[
 BatchSize = Annotated[
     int, typer.Option("--batch", min=1, help="Inputs decoded together. Changes the speed, never the output.")
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Processes that answer, which share the weights. Changes the speed, never the output.",
+        show_default="one per core for many inputs",
+    ),
+]
 Ensemble = Annotated[
     list[Path] | None,
     typer.Option("--ensemble", help="Another run to average the probabilities with. May be repeated.", metavar="RUN"),

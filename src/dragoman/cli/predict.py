@@ -25,6 +25,7 @@ from dragoman.cli.options import (
     LanguageModelWeight,
     Run,
     SourceColumn,
+    Workers,
     describe_search,
     load_system,
     parse_column,
@@ -65,6 +66,7 @@ def predict(
         ),
     ] = None,
     batch: BatchSize = 64,
+    workers: Workers = None,
     as_json: Json = False,
     normalize: Annotated[
         str | None, typer.Option(help="Length normalisation: none, average or gnmt.", show_default=OWN_SETTING)
@@ -138,6 +140,7 @@ def predict(
     from dragoman.cli.output import Shard, open_output
     from dragoman.errors import UserError
     from dragoman.inference.inputs import InputReader
+    from dragoman.process.devices import available_cores
 
     messages = Messages.of(quiet, verbose)
     if maps and not as_json:
@@ -163,7 +166,9 @@ def predict(
     unfinished: list[int] = []  # numbers of inputs: the first few
     unfinished_count = 0
     # At a terminal, and with --batch 1, each line is answered before the next one is read.
-    chunk_size = 1 if batch == 1 or (files == ["-"] and is_terminal("stdin")) else 16 * batch
+    chunk_size = (
+        1 if batch == 1 or (files == ["-"] and is_terminal("stdin")) else 16 * batch * (workers or available_cores())
+    )
     is_elsewhere = out is not None or not is_terminal("stdout")  # the outputs do not show how far it is
     count = LiveCount("inputs answered", is_terminal("stderr") and is_elsewhere and not quiet)
     with open_output(out, resume) as (output, written), count:
@@ -180,6 +185,7 @@ def predict(
             predictions = system.stream(
                 [given.raw for _, given in chunk],
                 batch=batch,
+                workers=workers,
                 attention=as_json,
                 trace=False,
                 probabilities=as_json,

@@ -18,6 +18,7 @@ from dragoman.inference.batches import answer_in_batches
 from dragoman.inference.predictions import Prediction, Scored, empty_prediction
 from dragoman.inference.requests import OneInput, PreparedInput, as_inputs, as_text, check_batch, is_single
 from dragoman.inference.steps import Steps
+from dragoman.inference.workers import choose_run
 from dragoman.tables import Rows
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Session(Steps):
         keep_arrays: bool = False,
         probabilities: bool = True,
         cancelled: Callable[[], bool] | None = None,
+        workers: int | None = 1,
     ) -> Iterator[Prediction]:
         """Yield one prediction per input, in order, as soon as the batches that they are in are done.
 
@@ -76,6 +78,7 @@ class Session(Steps):
         or a list with a text for each input. ``first`` is the index of the first input if these are a part of many, and
         ``step`` the difference between their indices: these seed sampling. ``probabilities``: if the run is a
         classifier, those of all its classes. When ``cancelled`` returns True, ``SearchCancelled`` is raised.
+        ``workers``: processes that answer; None: as many as there are cores, as far as there is work for them.
         """
         check_batch(batch)
         inputs = self.prepare_all(sources)
@@ -111,7 +114,10 @@ class Session(Steps):
                 predictions |= self._with_probabilities(readable, predictions)
             return predictions
 
-        yield from answer_in_batches(inputs, batch, answer)
+        if cancelled is not None:  # which only this process can ask
+            workers = 1
+        run = choose_run(workers, len(inputs), batch, self.engine.place)
+        yield from answer_in_batches(inputs, batch, answer, run)
 
     def _with_probabilities(
         self, inputs: Mapping[int, PreparedInput], predictions: Mapping[int, Prediction]

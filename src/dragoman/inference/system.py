@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # a run that the native library computes for is loaded withou
     from dragoman.nn.model import Model
 
 STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "prefix", "first", "step", "keep_arrays", "probabilities",
-                  "cancelled")  # fmt: skip
+                  "cancelled", "workers")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
