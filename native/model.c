@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT_VERSION = 1, MOST_VALUES = 1 << 20, MOST_BYTES = 1 << 15 }; /* a sum of that many products of bytes has 31 bits */
+enum { FORMAT_VERSION = 1, MOST_VALUES = 1 << 20 };
+/* Products of bytes: a sum of MOST_BYTES of them has 31 bits. Below LEAST_BYTES they would gain nothing, and a short
+ * sum averages out less of the rounding. */
+enum { LEAST_BYTES = 64, MOST_BYTES = 1 << 15 };
 enum section { PROGRAM = 1, SOURCES, SLOTS, ENCODE, STEP, WEIGHTS, DATA, STRINGS, SECTION_COUNT };
 
 struct span {
@@ -306,7 +309,7 @@ static int prepare_weights(struct dragoman_model *model) {
     for (int i = 0; i < model->weight_count; i++) {
         struct weight *weight = &model->weights[i];
         int width = (int)(weight->size / (size_t)weight->dims[0]);
-        if (weight->bytes && weight->wants_packed && model->kernels->product_bytes && width <= MOST_BYTES) {
+        if (weight->bytes && weight->wants_packed && model->kernels->product_bytes && width >= LEAST_BYTES && width <= MOST_BYTES) {
             if (pack_bytes(model->kernels, weight, width)) return 1;
             weight->wants_packed = 0;
         }

@@ -429,7 +429,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "impossible combination": (["train", "{pairs}", "--set", "search.n_best=9"], "n_best"),
     "no such device": (["predict", "{run}", "--device", "abacus"], "--device abacus"),
     "no run": (["predict", "{tmp}"], "not the folder of a run"),
-    "no run, no folder": (["evaluate", "{tmp}/none", "{pairs}"], "not the folder of a run"),
+    "no run, no folder": (["evaluate", "{tmp}/none", "{pairs}"], "there is no folder"),
     "a file is no run": (["score", "{pairs}", "{pairs}"], "not the folder of a run"),
     "beam too narrow": (["predict", "{run}", "{pairs}", "--beam", "2", "--n-best", "3"], "n_best"),
     "bad normalisation": (["predict", "{run}", "{pairs}", "--normalize", "mean"], "normalize"),

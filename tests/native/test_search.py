@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +17,11 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from native_programs import BOS, EOS, PROGRAMS, VOCABULARY, make_sources
+from native_programs import BOS, EOS, PROGRAMS, VOCABULARY, make_attentive, make_sources
 
+from dragoman.errors import UserError
 from dragoman.program.native import EncodedBatch, NativeProgram, available_kernels
+from dragoman.runtime import search as native_search
 from dragoman.search.options import SearchConfig
 from dragoman.search.run import search
 from dragoman.types import State
@@ -35,6 +38,9 @@ class NativeStep:
     log_probs: Tensor  # (N, T, V)
     state: State
     attention: Tensor | None  # (N, T, A, S)
+
+    def next_log_probs(self) -> Tensor:
+        return self.log_probs[:, -1].clone()
 
 
 class NativeDecoder:

@@ -117,7 +117,7 @@ def _work(
             number = pipe.recv()
         except EOFError:
             return
-        pipe.send_bytes(_attempt(lambda number=number: answer(batches[number])))
+        pipe.send_bytes(_attempt(partial(answer, batches[number])))
 
 
 def _attempt(work: Callable[[], Mapping[int, Prediction]]) -> bytes:
