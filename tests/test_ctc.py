@@ -117,7 +117,7 @@ def test_gradients_of_shares_add_up(pairs: Path, tiny_settings: dict[str, Any], 
         return add_gradient(one, part, options, tokens=batch.tokens).smoothed_loss
 
     def taken() -> list[torch.Tensor]:
-        gradients = [parameter.grad for parameter in trainer.parameters if parameter.grad is not None]
+        gradients = [parameter.grad for parameter in trainer.updater.parameters if parameter.grad is not None]
         model.zero_grad(set_to_none=True)
         return gradients
 
@@ -125,7 +125,7 @@ def test_gradients_of_shares_add_up(pairs: Path, tiny_settings: dict[str, Any], 
     whole = taken()
     ThreadGroup(model, 2).run(work, batch, seed=1)
     dealt = taken()
-    assert len(whole) == len(dealt) == len(trainer.parameters)  # the head's are among them
+    assert len(whole) == len(dealt) == len(trainer.updater.parameters)  # the head's are among them
     for first, second in zip(whole, dealt, strict=True):
         assert torch.allclose(first, second, atol=1e-6, rtol=1e-4)
 

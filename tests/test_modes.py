@@ -171,7 +171,7 @@ def test_frozen_parts_stay_and_others_learn(
     changed = {key for key in before if not torch.equal(before[key], after[key])}
     assert not [key for key in changed if key.startswith(prefixes)]
     assert {key for key in before if not key.startswith(prefixes)} == changed
-    frozen, trained = trainer.frozen.count, trainer.frozen.trained_count
+    frozen, trained = trainer.updater.frozen.count, trainer.updater.frozen.trained_count
     assert frozen + trained == planned.system.model.parameters_count
     assert any(f"{frozen:,} parameters; {trained:,} are trained" in reason for reason in planned.reasons)
 

@@ -75,7 +75,7 @@ def test_the_gradients_of_the_shares_add_up(
         return loss.item()
 
     def taken() -> list[Tensor]:
-        gradients = [parameter.grad for parameter in trainer.parameters]
+        gradients = [parameter.grad for parameter in trainer.updater.parameters]
         model.zero_grad(set_to_none=True)
         return [gradient for gradient in gradients if gradient is not None]
 
@@ -84,7 +84,7 @@ def test_the_gradients_of_the_shares_add_up(
     losses = ThreadGroup(model, count).run(work, batch, seed=1)
     dealt = taken()
     assert len(losses) == count and sum(losses) == pytest.approx(whole_loss, rel=1e-5)
-    assert len(whole) == len(dealt) == len(trainer.parameters)
+    assert len(whole) == len(dealt) == len(trainer.updater.parameters)
     for first, second in zip(whole, dealt, strict=True):
         assert torch.allclose(first, second, atol=1e-6, rtol=1e-4)
 
@@ -119,12 +119,12 @@ def test_batches_are_dealt_out_where_there_are_threads(
             rows.append(len(part.inputs))
             return ShareResult(0.0, 0.0, None, None)
 
-        monkeypatch.setattr("dragoman.training.trainer.add_gradient", work)
+        monkeypatch.setattr("dragoman.training.updating.add_gradient", work)
         batch = largest(trainer)
-        trainer._add_gradients(batch, batch.tokens, seed=1)
+        trainer.updater.add_gradients(batch, batch.tokens, seed=1)
         assert len(rows) == threads and sum(rows) == len(batch.inputs)
         rows.clear()
-        trainer._add_gradients(trainer.data.batch(trainer._batches(0)[0][:5]), 5, seed=1)
+        trainer.updater.add_gradients(trainer.data.batch(trainer._batches(0)[0][:5]), 5, seed=1)
         assert rows == [5]  # too few to be dealt out
 
 
@@ -159,7 +159,7 @@ def test_copies_share_weights_and_not_gradients(pairs: Path, tiny_settings: dict
 def test_batch_norm_keeps_rows_together(pairs: Path, tiny_settings: dict[str, Any], tmp_path: Path) -> None:
     settings = merge(settings_of(tiny_settings, "conv"), spell_out({"encoder": {"norm": "batch"}}))
     trainer = make_trainer(pairs, tmp_path, settings)
-    assert not can_share_rows(trainer.model) and trainer.workers.count == 1
+    assert not can_share_rows(trainer.model) and trainer.updater.workers.count == 1
 
 
 def test_a_thread_draws_from_its_own_stream() -> None:

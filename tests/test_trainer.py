@@ -40,6 +40,7 @@ from dragoman.training.optim.schedule import learning_rate
 from dragoman.training.plan import plan
 from dragoman.training.run import train
 from dragoman.training.trainer import Trainer
+from dragoman.training.updating import Updater
 from dragoman.training.writer import RunWriter, find_checkpoint
 
 
@@ -412,13 +413,13 @@ def test_no_two_batches_draw_the_same_random_numbers(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[int] = []
-    learn = Trainer._add_gradients
+    learn = Updater.add_gradients
 
-    def spy(self: Trainer, batch: Any, tokens: int, seed: int, run: Any) -> Any:
+    def spy(self: Updater, batch: Any, tokens: int, seed: int, run: Any) -> Any:
         drawn.append(seed)
         return learn(self, batch, tokens, seed, run)
 
-    monkeypatch.setattr(Trainer, "_add_gradients", spy)
+    monkeypatch.setattr(Updater, "add_gradients", spy)
     list(bench.trainer(tmp_path / "run", accumulate=3, max_updates=5, batch_tokens=64).run())
     assert len(drawn) >= 10 and len(set(drawn)) == len(drawn)
 
@@ -617,10 +618,10 @@ def test_half_batches_accumulated_are_the_whole_batch(bench: Bench, tmp_path: Pa
         tokens = sum(batch.tokens for batch in batches)
         for batch in batches:
             (summed_loss(model.teach(batch), batch, 0.1) / tokens).backward()
-        return [parameter.grad.clone() for parameter in trainer.parameters if parameter.grad is not None]
+        return [parameter.grad.clone() for parameter in trainer.updater.parameters if parameter.grad is not None]
 
     whole, halves = gradients([rows]), gradients(parts)
-    assert len(whole) == len(halves) == len(trainer.parameters)
+    assert len(whole) == len(halves) == len(trainer.updater.parameters)
     for first, second in zip(whole, halves, strict=True):
         assert torch.allclose(first, second, atol=1e-6, rtol=1e-4)
 
@@ -639,7 +640,7 @@ def test_an_update_of_two_small_batches_is_that_of_one_large(bench: Bench, tmp_p
             frontend.rare.zero_()  # type: ignore[operator]
         events = list(trainer.run())
         assert isinstance(events[0], Started) and (events[0].batches > 3) == (accumulate > 1)
-        moments = [trainer.optimizer.state[parameter]["exp_avg"] for parameter in trainer.parameters]
+        moments = [trainer.updater.optimizer.state[parameter]["exp_avg"] for parameter in trainer.updater.parameters]
         results.append(torch.cat([moment.flatten() for moment in moments]))
     assert results[0].norm() > 0
     assert torch.allclose(results[0], results[1], atol=1e-6, rtol=1e-3)
@@ -732,7 +733,7 @@ def test_padding_is_neither_counted_nor_learnt_from() -> None:
 def test_a_gradient_that_is_not_finite_is_left_out_and_in_the_end_refused(bench: Bench, tmp_path: Path) -> None:
     trainer = bench.trainer(tmp_path, max_updates=100)
     before = {name: tensor.clone() for name, tensor in named_weights(trainer.model).items()}
-    trainer.parameters[0].register_hook(lambda gradient: gradient * float("nan"))
+    trainer.updater.parameters[0].register_hook(lambda gradient: gradient * float("nan"))
     *_, last = trainer.run()
     assert isinstance(last, Stopped) and last.diverged and "not finite in 21 updates" in last.reason
     after = named_weights(trainer.model)

@@ -13,7 +13,7 @@ import pytest
 import dragoman
 from dragoman.config import merge
 from dragoman.errors import UnfinishedRun, UserError
-from dragoman.training import trainer as trainer_module
+from dragoman.training import updating
 from dragoman.training.events import Event, Stepped, Stopped, Warned
 from dragoman.training.run import train
 from dragoman.training.trainer import Trainer
@@ -76,10 +76,8 @@ def test_a_run_that_diverges_fails_and_has_no_card(pairs: Path, settings: dict[s
 def test_the_last_good_model_of_a_run_that_diverges_is_saved(
     pairs: Path, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = trainer_module.learning_rate
-    monkeypatch.setattr(
-        trainer_module, "learning_rate", lambda c, update, *a: 1e7 if update > 9 else real(c, update, *a)
-    )
+    real = updating.learning_rate
+    monkeypatch.setattr(updating, "learning_rate", lambda c, update, *a: 1e7 if update > 9 else real(c, update, *a))
     wild = {"training": {"max_updates": 200, "optim": {"warmup": 2, "clip": 0}}}
     with pytest.raises(UserError, match=r"at update \d+: for \d+ updates.*is from before \(update 4, 8\)"):
         train(pairs, out=tmp_path / "run", settings=merge(settings, wild))
@@ -92,14 +90,14 @@ def test_the_last_good_model_of_a_run_that_diverges_is_saved(
 
 
 def lack_memory(monkeypatch: pytest.MonkeyPatch, most: int, error: Callable[[], Exception]) -> None:
-    real = trainer_module.add_gradient
+    real = updating.add_gradient
 
     def compute(model: Any, batch: Any, *arguments: Any, **options: Any) -> Any:
         if len(batch.inputs) > most:
             raise error()
         return real(model, batch, *arguments, **options)
 
-    monkeypatch.setattr(trainer_module, "add_gradient", compute)
+    monkeypatch.setattr(updating, "add_gradient", compute)
 
 
 @pytest.mark.parametrize(

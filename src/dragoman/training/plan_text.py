@@ -41,7 +41,7 @@ def describe_plan(
     for reason in plan.reasons:
         yield f"  {reason}"
     yield f"  {plan.system.model.parameters_count:,} parameters, on {trainer.device}"
-    if workers := trainer.workers.describe():
+    if workers := trainer.updater.workers.describe():
         yield f"  {workers}"
     if not trainer.progress.update:
         for line in describe_time(trainer.forecast()):

@@ -232,7 +232,7 @@ def _rescue(planned: Plan, trainer: Trainer, folder: Path) -> Path:
     # the snapshots were in the folder: the average that makes the final model begins anew
     progress = replace(trainer.progress.copy(), snapshots=[], metrics_bytes=0)
     with reserve_folder(place, describe_run(planned), fresh=False):
-        checkpoint = Checkpoint.capture(trainer.model, trainer.optimizer, progress, trainer.carried)
+        checkpoint = Checkpoint.capture(trainer.model, trainer.updater.optimizer, progress, trainer.updater.carried)
         checkpoint.write(place / CHECKPOINT, recorded_run_name(place) or "")
         planned.system.save(place)
     return place

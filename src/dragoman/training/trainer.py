@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
@@ -21,17 +21,13 @@ from torch import Tensor
 
 from dragoman.data.corpus.batching import Encoded
 from dragoman.data.corpus.running import RunningText
-from dragoman.data.vocabulary import UNK
-from dragoman.errors import UserError
 from dragoman.inference.steps import SearchCancelled
-from dragoman.nn.blocks.word_dropout import drop_words
 from dragoman.nn.model import Model
-from dragoman.process.devices import flush_denormals, pick_device
 from dragoman.recipe.training import TrainingConfig, gold_share
 from dragoman.runs.weights import named_weights
 from dragoman.training.checkpoints.checkpoint import Checkpoint
 from dragoman.training.checkpoints.progress import Progress
-from dragoman.training.divergence import find_divergence, record_loss
+from dragoman.training.divergence import find_divergence
 from dragoman.training.events import (
     ENDLESS,
     PAUSED,
@@ -46,19 +42,10 @@ from dragoman.training.events import (
     Warned,
 )
 from dragoman.training.forecast import Ending, Forecast
-from dragoman.training.freezing import find_frozen
 from dragoman.training.loading import BatchLoader
-from dragoman.training.memory import is_out_of_memory, size_of, split
 from dragoman.training.meter import Meter
-from dragoman.training.objective.gradient import ShareResult, add_gradient
-from dragoman.training.objective.sampling import sample_inputs
-from dragoman.training.optim.muon import hidden_matrices
-from dragoman.training.optim.optimizer import clipped_step, gradient_norm, make_optimizer
-from dragoman.training.optim.schedule import learning_rate
-from dragoman.training.parallel.choosing import make_workers
-from dragoman.training.parallel.group import join_states
 from dragoman.training.parallel.processes import Processes
-from dragoman.types import Batch, State
+from dragoman.training.updating import Updater
 
 
 class Trainer:
@@ -82,27 +69,26 @@ class Trainer:
         the first process validates.
         """
         self.model, self.data, self.config, self.ending = model, data, config, ending or Ending()
-        self.validate, self.rare_targets = validate, rare_targets
-        self.device = pick_device(config.device)
+        self.validate = validate
         self.processes = processes or Processes()
-        model.to(self.device)
-        self.frozen = find_frozen(model, config.freeze)
-        for parameter in self.frozen.parameters:
-            parameter.requires_grad_(False)
-        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.optimizer = make_optimizer(config.optim, self.parameters, hidden_matrices(model))
-        self.workers = make_workers(model, config, self.processes, carries=data.carries)
-        self.progress = Progress()
-        self.carried: State | None = None  # running text: the decoder's state after the last batch
+        self.updater = Updater(model, data, config, self.processes, rare_targets)
         if resume is not None:
-            self.progress = resume.restore(model, self.optimizer)
-            self.carried = resume.carried(self.device) if data.carries else None
+            self.updater.progress = resume.restore(model, self.updater.optimizer)
+            self.updater.carried = resume.carried(self.device) if data.carries else None
+            self.updater.notes += resume.notes
         self._take_weights_of_first()
         self.loader: BatchLoader | None = None  # where the next batches come from, while training runs
-        self.vocabulary = int(model.decoder.embedding.weight.shape[0])
-        self.notes = [] if resume is None else list(resume.notes)  # what a person should know, not yet reported
-        self._failing: Batch  # the part of a batch that is being computed
         self._known_batches: dict[int, list[np.ndarray]] = {}
+
+    @property
+    def progress(self) -> Progress:
+        """How far training is."""
+        return self.updater.progress
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is trained."""
+        return self.updater.device
 
     def run(self, should_stop: Callable[[], bool] = lambda: False, pause_at: int | None = None) -> Iterator[Event]:
         """Train to the end, or until ``should_stop``, and yield what happens.
@@ -147,7 +133,8 @@ class Trainer:
             is_new_limit = False
             validates = progress.unvalidated  # the validation was interrupted before the run was resumed
             if not validates:
-                self._update(len(batches), last_update, meter)
+                loaded = self.loader.take(min(config.accumulate, len(batches) - progress.position))
+                self.updater.update(loaded, last_update, meter)
                 if progress.position >= len(batches):
                     progress.epoch, progress.position = progress.epoch + 1, 0
                     batches = self._batches(progress.epoch)
@@ -158,7 +145,7 @@ class Trainer:
                 if ends or progress.update % config.log_every == 0:
                     yield self._report(meter)
                 validates = ends or progress.update % validate_every == 0
-                is_new_limit = bool(self.notes)  # saved at once: a run that is resumed splits the same batches
+                is_new_limit = bool(self.updater.notes)  # saved at once: a run that is resumed splits the same batches
                 yield from self._warnings()
             if validates:
                 began_validation = time.monotonic()
@@ -170,7 +157,7 @@ class Trainer:
             if reason and progress.window.updates:  # patience ended: the last window is a shorter one
                 yield self._report(meter)
             warmup = config.optim.warmup
-            progress.diverged = find_divergence(progress, self.vocabulary, warmup, ends=bool(reason))
+            progress.diverged = find_divergence(progress, self.updater.vocabulary, warmup, ends=bool(reason))
             reason = "" if progress.diverged else reason
             pauses = not reason and progress.update >= pause_at
             if pauses and not validates:
@@ -184,7 +171,7 @@ class Trainer:
                 with meter.paused():
                     progress.seconds = clock()
                     self._take_weights_of_first()
-                    checkpoint = Checkpoint.capture(self.model, self.optimizer, progress, self.carried)
+                    checkpoint = Checkpoint.capture(self.model, self.updater.optimizer, progress, self.updater.carried)
                     yield CheckpointDue(progress.update, checkpoint)
                     saved_at = time.monotonic()
             if reason or interrupted or progress.diverged:
@@ -194,14 +181,14 @@ class Trainer:
 
     def _warnings(self) -> Iterator[Event]:
         """Yield what a person should know."""
-        notes, self.notes = self.notes, []
+        notes, self.updater.notes = self.updater.notes, []
         for note in notes:
             yield Warned(self.progress.update, note)
 
     def _report(self, meter: Meter) -> Stepped:
         """Sum up the updates since the last report."""
         share = gold_share(self.config.sampling, self.progress.update)
-        return meter.report(self.progress, self.optimizer.param_groups[0]["lr"], share)
+        return meter.report(self.progress, self.updater.optimizer.param_groups[0]["lr"], share)
 
     def _take_weights_of_first(self) -> None:
         """Let all processes go on with the weights and the optimizer's state of the first one.
@@ -210,7 +197,7 @@ class Trainer:
         is then what all of them go on with.
         """
         if self.processes.count > 1:
-            states = (self.optimizer.state.get(parameter, {}) for parameter in self.parameters)
+            states = (self.updater.optimizer.state.get(parameter, {}) for parameter in self.updater.parameters)
             moments = [state[name] for state in states for name in sorted(state)]
             self.processes.pass_tensors([*self.model.parameters(), *self.model.buffers(), *moments])
 
@@ -256,29 +243,8 @@ class Trainer:
         )
 
     def measure(self, updates: int = 3) -> float:
-        """Return the seconds that an update takes here.
-
-        The weights are put back, so training is not changed.
-        """
-        batches = self._batches(0)
-        weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        self._train_mode()
-        share = gold_share(self.config.sampling, self.last_update)
-        times = []
-        for rows in batches[: updates + 1]:
-            began = time.monotonic()
-            batch = self.data.batch(rows).to(self.device)
-            try:
-                self._add_batch(batch, share, batch.tokens, seed=0, run=self.workers.rehearse)
-            except (MemoryError, RuntimeError) as error:
-                self._make_room(error)
-                continue
-            times.append((time.monotonic() - began) / batch.tokens)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.model.load_state_dict(weights)
-        self.carried, self.progress.split = None, 0
-        per_token = float(np.median(times[1:] or times or [0.0]))
-        return per_token * self.data.tokens / len(batches) * self.config.accumulate * 1.15
+        """Return the seconds that an update takes here; training is not changed."""
+        return self.updater.measure(self._batches(0), self.last_update, updates)
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
         """Return the rows of each batch of an epoch.
@@ -290,116 +256,6 @@ class Trainer:
             self._known_batches = {e: known for e, known in self._known_batches.items() if e >= epoch - 1}
             self._known_batches[epoch] = batches
         return self._known_batches[epoch]
-
-    @flush_denormals()
-    def _update(self, batches: int, last_update: int, meter: Meter) -> None:
-        progress, config = self.progress, self.config
-        progress.update += 1
-        seed = config.seed * 1_000_003 + progress.update
-        if progress.position == 0:  # a new epoch reads its streams from their start
-            self.carried = None
-        assert self.loader is not None
-        loaded = self.loader.take(min(config.accumulate, batches - progress.position))
-        progress.position += len(loaded)
-        tokens = sum(batch.tokens for batch in loaded)
-        self._train_mode()
-        share = gold_share(config.sampling, progress.update)
-        results: list[ShareResult] = []
-        carried = self.carried
-        while True:  # until everything fits into memory
-            torch.manual_seed(seed)
-            try:
-                for index, batch in enumerate(loaded):
-                    batch = replace(batch.to(self.device), state=self.carried)
-                    results += self._add_batch(batch, share, tokens, seed * config.accumulate + index)
-                break
-            except (MemoryError, RuntimeError) as error:
-                self._make_room(error)
-                results, self.carried = [], carried
-        loss = sum(result.loss for result in results)
-        smoothed_loss = sum(result.smoothed_loss for result in results)
-        norm = gradient_norm(self.parameters)
-        rate = learning_rate(config.optim, progress.update, last_update, progress.reductions)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        if np.isfinite(norm) and np.isfinite(smoothed_loss):
-            clipped_step(self.optimizer, norm, config.optim.clip)
-            rewards = [result.reward for result in results if result.reward is not None]
-            if rewards:
-                progress.baseline = config.reinforce.update_baseline(progress.baseline, sum(rewards) / tokens)
-        else:
-            self._skip_update()
-        self.optimizer.zero_grad(set_to_none=True)
-        progress.tokens += tokens
-        record_loss(progress, loss, self.vocabulary)
-        meter.add(loss * tokens, smoothed_loss * tokens, tokens, norm)
-
-    def _skip_update(self) -> None:
-        """Leave the weights alone; the gradient is not finite."""
-        self.carried = None  # it may not be finite either
-        self.progress.skipped += 1
-
-    def _add_batch(
-        self, batch: Batch, share: float, tokens: int, seed: int, run: Callable[..., list[ShareResult]] | None = None
-    ) -> list[ShareResult]:
-        """Add the gradient of a batch, in parts if it would not fit into memory."""
-        parts = split(batch, self.progress.largest_batch)
-        self.progress.split += len(parts) > 1
-        results: list[ShareResult] = []
-        states: list[State] = []
-        for index, part in enumerate(parts):
-            self._failing = part
-            shares = self._add_gradients(self._inputs(part, share), tokens, seed + (index << 40), run)
-            if self.data.carries:
-                states.append(join_states([result.state for result in shares if result.state is not None]))
-            results += shares
-        if self.data.carries:
-            self.carried = join_states(states)
-        return results
-
-    def _make_room(self, error: Exception) -> None:
-        """Lower the size of the batches after one did not fit into memory; other errors are raised again."""
-        if not is_out_of_memory(error):
-            raise error
-        self.workers.clear()
-        if self.processes.count > 1:  # the others are waiting for this one, which cannot tell them
-            raise UserError(
-                "there is not enough memory for a batch; make batches smaller, for example "
-                f"--set training.batch_tokens={max(1, self.config.batch_tokens // 2)}"
-            ) from error
-        failing, rows = self._failing, len(self._failing.inputs)
-        if rows == 1:
-            raise UserError(
-                f"there is not enough memory for a single row of {failing.inputs.shape[1]} target tokens; "
-                "leave out the longest rows (--set max_tokens=…), or choose a smaller model"
-            ) from error
-        self.progress.largest_batch = max(1, size_of(failing) // 2)
-        self.notes.append(
-            f"there was not enough memory for a batch of {rows} rows, so batches of its size are split from now on; "
-            "--set training.batch_tokens=… makes all batches smaller"
-        )
-
-    def _add_gradients(
-        self, batch: Batch, tokens: int, seed: int, run: Callable[..., list[ShareResult]] | None = None
-    ) -> list[ShareResult]:
-        """Let the workers compute the gradient of a batch. ``tokens``: those of the whole update."""
-
-        def work(model: Model, share: Batch) -> ShareResult:
-            baseline, carries = self.progress.baseline, self.data.carries
-            return add_gradient(model, share, self.config, tokens=tokens, baseline=baseline, carries=carries)
-
-        return (run or self.workers.run)(work, batch, seed)
-
-    def _train_mode(self) -> None:
-        self.model.train()
-        for module in self.frozen.statistics:
-            module.eval()
-
-    def _inputs(self, batch: Batch, share: float) -> Batch:
-        """Return the batch with some of the decoder's inputs hidden or replaced by its own."""
-        if self.rare_targets is not None:
-            batch = replace(batch, inputs=drop_words(batch.inputs, self.rare_targets, UNK))
-        return batch if share >= 1 else sample_inputs(self.model, batch, share)
 
     def _validate(self) -> Iterator[Event]:
         progress, config = self.progress, self.config
