@@ -134,7 +134,7 @@ def _describe_folder(folder: Path) -> str:
         more = f" and {len(candidates) - NAMED} more" if len(candidates) > NAMED else ""
         return f"{folder} holds the candidates of a sweep, so name one of them, or one of its seeds: {named}{more}"
     if not folder.exists():
-        return f"there is no folder {folder}"
+        return f"there is no folder {folder}, so it is not the folder of a run"
     if not folder.is_dir():
         return f"{folder} is a file, not the folder of a run, which comes first"
     if runs := sorted(each.parent.name for each in folder.glob(f"*/{CONFIG}")):
