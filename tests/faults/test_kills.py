@@ -17,9 +17,18 @@ from typing import Any
 
 import pytest
 
+from dragoman.training.checkpoints.checkpoint import read_progress
+
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
-TRAINING = {"max_updates": 30, "validate_every": 6, "save_every": 1e-9, "log_every": 5, "average": 2, "max_epochs": 99}
+TRAINING: dict[str, Any] = {
+    "max_updates": 30,
+    "validate_every": 6,
+    "save_every": 1e-9,
+    "log_every": 5,
+    "average": 2,
+    "max_epochs": 99,
+}
 
 
 def digest(folder: Path) -> str:
@@ -30,6 +39,13 @@ def is_saving(folder: Path) -> bool:
     """Return whether a save is under way, or was when the process died."""
     return any(name.endswith(".partial") for place in (folder, folder / "snapshots") if place.exists()
                for name in os.listdir(place))  # fmt: skip
+
+
+def wait_for_update(child: Any, folder: Path, update: int) -> None:
+    """Wait until a checkpoint of this update or a later one is there, or the child has ended."""
+    path = folder / "checkpoint.safetensors"
+    while not child.poll() and (read_progress(path).update if path.exists() else 0) < update:
+        time.sleep(0.002)
 
 
 def test_killed_runs_come_to_the_same_weights(
@@ -46,22 +62,22 @@ def test_killed_runs_come_to_the_same_weights(
     whole = begin(tmp_path / "whole").finish(120)
     assert whole.code == 0, whole.text
     wanted, kills, inside = digest(tmp_path / "whole"), 0, 0
-    usual = whole.seconds  # corrected by every run that ends too early: the first one may have been slow
     total, number = int(os.environ.get("DRAGOMAN_KILLS") or amount(2, 200)), 0
     while kills < total:
         number += 1
         chance = random.Random(number)
         folder = tmp_path / f"run-{number}"
         child = begin(folder)
-        if number % 2:  # at a random moment
-            time.sleep(chance.uniform(0.05, 0.95) * usual)
-        else:  # inside a save, if it can be met
-            time.sleep(chance.uniform(0.2, 0.7) * usual)
+        if number % 4 == 1:  # at a random moment of its whole life, if all lives take as long as the first one
+            time.sleep(chance.uniform(0.05, 0.95) * whole.seconds)
+        else:  # at a random update, however slow the machine is now
+            wait_for_update(child, folder, chance.randrange(TRAINING["max_updates"]))
+            time.sleep(chance.uniform(0, 0.05))
+        if number % 2 == 0:  # inside a save, if it can be met
             while not child.poll() and not (folder.exists() and is_saving(folder)):
                 pass
         child.kill()
         if child.code == 0:  # it had finished before: no kill
-            usual = child.seconds
             continue
         kills += 1
         inside += folder.exists() and is_saving(folder)
