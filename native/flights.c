@@ -243,7 +243,7 @@ static int extend(struct search *search, const struct run *run, int place, int n
         int32_t *numbers = next->numbers + (size_t)next->count * (size_t)next->pitch;
         if ((row.last = own_cache(search, run, n)) < 0) return no_memory(search);
         caches_use(&search->caches, row.last);
-        memcpy(numbers, now->numbers + (size_t)n * (size_t)now->pitch, (size_t)(cached - 1) * sizeof *numbers);
+        if (cached > 1) memcpy(numbers, now->numbers + (size_t)n * (size_t)now->pitch, (size_t)(cached - 1) * sizeof *numbers);
         numbers[cached - 1] = row.last;
     }
     for (int i = 0; i < model->slot_count; i++) {

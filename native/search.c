@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_AT_ONCE = 96 }; /* whose scores are in memory at the same time */
+enum { ROWS_AT_ONCE = 18 }; /* whose scores stay in the cache until tokens are chosen: three tiles of a product */
 
 static int no_memory(struct search *search) { return fail(search->context, DRAGOMAN_NO_MEMORY, "there is not enough memory"); }
 
