@@ -34,6 +34,7 @@ def evaluate(
     beam: int | None = None,
     ctc: float | None = None,
     batch: int = 64,
+    workers: int | None = None,
     source: Columns = None,
     target: Column | None = None,
     root: PathLike | None = None,
@@ -56,7 +57,7 @@ def evaluate(
     """
     systems = load_seeds(run, device, ensemble, lm, lm_weight, engine)
     examples = _read(next(iter(systems.values())), files, source, target, root)
-    return evaluate_runs(systems, examples, batch=batch, beam=beam, ctc=ctc)
+    return evaluate_runs(systems, examples, batch=batch, workers=workers, beam=beam, ctc=ctc)
 
 
 def score(
