@@ -5,7 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_AT_ONCE = 18 }; /* whose scores stay in the cache until tokens are chosen: three tiles of a product */
+enum { LEAST_ROWS = 18, MOST_ROWS = 96 };
+
+/* How many rows the output layer computes at once. Few rows keep their scores in the cache until tokens are chosen;
+ * more rows read large weights less often. */
+static int rows_at_once(const struct weight *weight) {
+    int bytes = weight->dims[1] < 1 << 16 ? weight->dims[1] * (weight->panels.bytes ? 1 : 4) : 1 << 16, rows = bytes / 24 / 6 * 6;
+    return rows < LEAST_ROWS ? LEAST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
+}
 
 static int no_memory(struct search *search) { return fail(search->context, DRAGOMAN_NO_MEMORY, "there is not enough memory"); }
 
@@ -182,9 +189,9 @@ static int choose_all(struct search *search, struct run *run) {
     float *owned;
     int rows, inputs = weight->dims[1];
     TRY(rows_of(run, readout->inputs[0], &x, &rows, &owned));
-    int some = rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE;
+    int some = rows < rows_at_once(weight) ? rows : rows_at_once(weight);
     float *scores = pool_take(pool, (size_t)some, (size_t)stride * sizeof *scores), *best = pool_take(pool, (size_t)some, (size_t)blocks * sizeof *best);
-    struct row_sums sums[ROWS_AT_ONCE];
+    struct row_sums sums[MOST_ROWS];
     if (!scores || !best) return no_memory(search);
     for (int first = 0; first < rows; first += some) {
         int count = rows - first < some ? rows - first : some;
