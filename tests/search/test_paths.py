@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +25,22 @@ from search_tables import (
 from torch import Tensor
 
 from dragoman.errors import UserError
+from dragoman.search import run as search_run
+from dragoman.search.beam import best_extensions
 from dragoman.search.options import SearchConfig
 from dragoman.search.paths import draw, force
-from dragoman.search.rules import ForbidRepeatedNgrams, permitted
+from dragoman.search.rows import block_maxima
+from dragoman.search.rules import (
+    AllowOnly,
+    Bans,
+    Forbid,
+    ForbidRepeatedNgrams,
+    ForbidRuns,
+    RequireLength,
+    Rule,
+    RuleSet,
+    permitted,
+)
 
 
 def chi_square(counts: np.ndarray, expected: np.ndarray) -> float:
@@ -175,6 +190,94 @@ def test_where_rules_leave_nothing_the_output_ends() -> None:
             assert not result.best.finished
             assert len(result.best.tokens) == 4
             assert np.isfinite(result.best.score)
+
+
+class Never(Rule):
+    """After a prefix of its own, each source may write nothing but some tokens, which may be none."""
+
+    hard = True
+
+    def __init__(self, after: dict[int, dict[tuple[int, ...], list[int]]], as_mask: bool) -> None:
+        self.after, self.as_mask = after, as_mask
+
+    def start(self, sources: Sequence[int], prefixes: np.ndarray) -> None:
+        self.rows = [(source, tuple(row)) for source, row in zip(sources, prefixes.tolist(), strict=True)]
+
+    def advance(self, parents: np.ndarray, tokens: np.ndarray) -> None:
+        pairs = zip(parents.tolist(), tokens.tolist(), strict=True)
+        self.rows = [(self.rows[parent][0], (*self.rows[parent][1], token)) for parent, token in pairs]
+
+    def bans(self) -> Bans:
+        only = {}
+        for row, (source, produced) in enumerate(self.rows):
+            if (allowed := self.after.get(source, {}).get(produced)) is not None:
+                numbers = np.array(allowed, np.int64)
+                only[row] = np.isin(np.arange(5), numbers) if self.as_mask else numbers
+        return Bans(only=only)
+
+
+@pytest.mark.parametrize("as_mask", [False, True])
+@pytest.mark.parametrize("config", [SearchConfig(beam=3, n_best=3), SearchConfig(beam=1), SearchConfig(sample=True)])
+def test_a_hard_rule_is_never_waived(monkeypatch: Any, config: SearchConfig, as_mask: bool) -> None:
+    """Source 0 may only write 3, 2 and what follows; source 1 dies at once; source 2 is free."""
+    tables = random_tables(6, 3, 5, 2)
+    after: dict[int, dict[tuple[int, ...], list[int]]] = {0: {(): [3], (3,): [2]}, 1: {(): []}}
+    given = config.model_copy(update={"min_length": 1, "forbidden": (2,)})
+    build = search_run.build_rules
+    monkeypatch.setattr(search_run, "build_rules", lambda config, eos: (*build(config, eos), Never(after, as_mask)))
+    first, dead, free = decode(tables, given, 6)
+    assert all(output.tokens[:2] == (3, 2) for output in first.hypotheses), "waived is the preference"
+    assert not dead.hypotheses
+    monkeypatch.undo()
+    assert simple([free]) == simple(decode(tables[2:], given, 6, keys=[2]))
+
+
+RULES: dict[str, Any] = {
+    "length": lambda: RequireLength(3, EOS),
+    "forbid": lambda: Forbid((1, 3)),
+    "runs": lambda: ForbidRuns([(2, 1), (1, 1, 2), (3,)]),
+    "ngrams": lambda: ForbidRepeatedNgrams(2),
+    "only": lambda: AllowOnly([(1, 2, 1), (1, 1), (2,)], EOS),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+@settings(max_examples=15, deadline=None)
+@given(seed=SEEDS)
+def test_a_rule_knows_a_row_by_its_tokens_alone(name: str, seed: int) -> None:
+    """Rows are multiplied, dropped and permuted; what is forbidden is what it is after the tokens as a prefix."""
+    draw = np.random.default_rng(seed)
+    rule = RULES[name]()
+    produced = draw.integers(0, 4, (2, seed % 3))
+    rule.start([0, 1], produced)
+    for width in (2, 5, 3, 4):
+        parents, tokens = draw.integers(0, len(produced), width), draw.integers(1, 4, width)
+        rule.advance(parents, tokens)
+        produced = np.concatenate([produced[parents], tokens[:, None]], 1)
+        scores = torch.zeros(width, 5)
+        rules = RuleSet([rule], EOS)
+        rules._ask()
+        rules.forbid(scores, 0)
+        for row, prefix in enumerate(produced.tolist()):
+            assert (scores[row] == 0).tolist() == permitted([RULES[name]()], prefix, 5).tolist()
+
+
+def test_a_large_vocabulary_is_searched_by_blocks_and_ties_are_exact() -> None:
+    """Few different numbers, so that many sums are equal, against a plain sort."""
+    for seed in range(12):
+        generator = torch.Generator().manual_seed(seed)
+        vocabulary = 1024 + 37 * seed
+        log_probs = -torch.randint(1, 4 if seed % 2 else 4000, (6, vocabulary), generator=generator).float() / 8
+        log_probs[:, ::3] = -torch.inf
+        totals = np.array([[0.0, -0.5, -np.inf], [-1.0, -1.0, -2.0]])
+        for count in (1, 4, 40):
+            for width in (1, 3):
+                some = log_probs[: 2 * width]
+                sums = totals[:, :width, None] + some.view(2, width, -1).double().numpy()
+                order = np.argsort(-sums.reshape(2, -1), axis=1, kind="stable")[:, :count]
+                parent, token, _, total = best_extensions(some, block_maxima(some), totals[:, :width], count)
+                assert (parent * vocabulary + token).tolist() == order.tolist()
+                np.testing.assert_array_equal(total, np.take_along_axis(sums.reshape(2, -1), order, 1))
 
 
 def test_a_forbidden_token_must_exist() -> None:

@@ -100,8 +100,10 @@ class Session(Steps):
             predictions = {}
             for row, result in zip(rows, results, strict=True):
                 prepared = readable[row]
-                if isinstance(result, TooLong):
-                    predictions[row] = empty_prediction(prepared.source, str(result))
+                if isinstance(result, TooLong) or not result.hypotheses:
+                    nothing = "no output obeys all rules of the search; ask with fewer"
+                    problem = str(result) if isinstance(result, TooLong) else nothing
+                    predictions[row] = empty_prediction(prepared.source, problem)
                     continue
                 prompt = None if prefix is None else prefix[row]
                 prediction = self.describe(prepared, result, axes=attention, trace=trace, prompt=prompt)

@@ -139,12 +139,13 @@ class Decoder(Part):
     forced scoring and a forced prefix the call with some.
 
     Laws: chunking (any split of the tokens gives the same result); causality; reorder (permuting
-    rows permutes results); select; padding of the memory is invisible; ``log_probs`` is normalised;
-    pure (the state passed in is unchanged); asking for attention changes no output; a batch of one
-    equals a row of many; it works without memory, as a language model; the gradient reaches every
-    parameter; where ``has_bounded_state``, the state of a language model does not grow; ``longest``
-    tokens can be read, and no more. The self-attention returned is what ``forward`` uses:
-    distributions, 0 on what comes later.
+    rows permutes results); select; a search without gradients, token by token, sees what one call
+    with gradients sees; two continuations of one state do not disturb each other; padding of the
+    memory is invisible; ``log_probs`` is normalised; pure (the state passed in is unchanged);
+    asking for attention changes no output; a batch of one equals a row of many; it works without
+    memory, as a language model; the gradient reaches every parameter; where ``has_bounded_state``,
+    the state of a language model does not grow; ``longest`` tokens can be read, and no more. The
+    self-attention returned is what ``forward`` uses: distributions, 0 on what comes later.
     """
 
     has_bounded_state: ClassVar[bool] = False  # a language model's state does not grow with the tokens read

@@ -7,7 +7,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias
@@ -182,7 +182,16 @@ class Tokenizer(ABC):
 
         To get the text, use ``decode``.
         """
-        return [SPECIALS[index] if index < len(SPECIALS) else self._piece(index) for index in self._checked(ids)]
+        shown = self._shown
+        for index in (found := list(self._checked(ids))):
+            if index not in shown:
+                shown[index] = SPECIALS[index] if index < len(SPECIALS) else self._piece(index)
+        return [shown[index] for index in found]
+
+    @cached_property
+    def _shown(self) -> dict[int, str]:
+        """What ``pieces`` has returned for each id so far."""
+        return {}
 
     def lower(self) -> LoweredTokenizer:
         """Return the tokeniser as plain data, for exports.
@@ -265,7 +274,6 @@ def clean(text: str, normalize: str) -> str:
     return unicodedata.normalize("NFC", text) if normalize == "nfc" else text
 
 
-@lru_cache(maxsize=65536)
 def printable(text: str) -> str:
     """Make everything visible: spaces as ▁, a leading combining mark on ◌, the rest escaped."""
     shown = "".join(
