@@ -112,7 +112,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[str]]:
 def grid_file(place: Path, tiny_run: Any, widths: list[int], more: str = "", updates: int = 20, seeds: int = 2) -> Path:
     fixed = merge(tiny_run.settings, {"training": {"validate_every": 5}})
     lines = [
-        f"{section}.{key} = {value}"
+        f"{section}.{key} = {json.dumps(value)}"
         for section, table in fixed.items()
         for key, value in table.items()
         if key not in ("max_updates", "width")
