@@ -17,11 +17,11 @@ test test-all test-browser faults: export OMP_NUM_THREADS = 1
 test test-all test-browser faults: export GOMP_SPINCOUNT = 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test faults fuzz-tokenizers test-all test-browser native native-if-possible check format page-if-possible page page-lock studio docs bench bench-processes scale lock licences release clean docs-test
+.PHONY: help demo examples test faults fuzz-tokenizers test-all test-browser native native-if-possible check format page-if-possible page page-lock studio docs bench bench-processes bench-decoding parity scale lock licences release clean docs-test
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
-		printf '  make %-13s %s\n' "$$name" "$$what"; done
+		printf '  make %-15s %s\n' "$$name" "$$what"; done
 
 # torch is pinned without hashes, because its builds differ (requirements/torch.txt); what it needs is in the lock. The
 # package itself is built by the hatchling of the lock. Where all of this is installed already, nothing is fetched.
@@ -101,6 +101,12 @@ bench: $(READY)  ## measure training speed beside other toolkits (benchmarks/REA
 
 scale: $(READY)  ## measure check, train and predict on ten million made-up pairs (ARGS="--rows 1000000" for fewer)
 	$(BIN)/python benchmarks/scale.py $(ARGS)
+
+bench-decoding: $(READY)  ## measure decoding beside CTranslate2 (ARGS="RUN FILE"; benchmarks/README.md)
+	$(BIN)/python benchmarks/decode.py $(ARGS)
+
+parity: $(READY) native-if-possible  ## compare all engines with torch for every preset (ARGS="--runs FOLDER"; half an hour)
+	$(BIN)/python experiments/parity/run.py $(or $(ARGS),--runs runs/parity)
 
 bench-processes: $(READY)  ## measure training in two processes beside one (benchmarks/processes.py)
 	$(BIN)/python benchmarks/processes.py $(ARGS)

@@ -340,7 +340,7 @@ static const char *check_frame(struct dragoman_model *model) {
         model->maps += weights->rows;
         if (model->maps > WIDEST) return "there are too many attention maps";
     }
-    if (model->ctc != ABSENT && (!is_states(&encode->shapes[model->ctc]) || encode->shapes[model->ctc].width != model->vocabulary + 1))
+    if (model->ctc != ABSENT && (!is_states(&encode->shapes[model->ctc]) || encode->shapes[model->ctc].width != model->vocabulary))
         return "the CTC logits have a wrong shape";
     if (model->summary != ABSENT && !is_one_row(&encode->shapes[model->summary])) return "the summary has a wrong shape";
     if (model->begin != ABSENT && encode->shapes[model->begin].kind != ROWS) return "the beginning has no rows";

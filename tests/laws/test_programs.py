@@ -176,7 +176,7 @@ def test_text(by_sentence: bool) -> None:
     encoder = make_encoder(("transformer", {"width": 12, "layers": 1, "heads": 3, "feed_forward": 16}))
     memory = encoder(frontend(source))
     model = Model({"x": frontend}, {"x": encoder}, make_decoder(("transformer", {"heads": 3}), memory))
-    model.ctc = torch.nn.Linear(12, VOCABULARY + 1)
+    model.ctc = torch.nn.Linear(12, VOCABULARY)  # the blank is the symbol of padding, as in `build_model`
     program = check(model, {"x": source})
     ctc = Reference(program).encode({"x": tokens[0].numpy()}).ctc
     assert ctc is not None

@@ -13,7 +13,9 @@ from dragoman.errors import UserError
 
 def export(
     run: Run,
-    to: Annotated[str, typer.Option("--to", help="Format: portable (one file) or onnx.", show_default=False)],
+    to: Annotated[
+        str, typer.Option("--to", help="Format: portable (one file), onnx or ctranslate2.", show_default=False)
+    ],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Folder to write.", show_default="a folder of the format's name in the run's"),

@@ -74,8 +74,8 @@ Device = Annotated[str, typer.Option(help="Device to compute on: auto, cpu, cuda
 Engine = Annotated[
     str,
     typer.Option(
-        help="What computes: torch, native (the C library), onnx (an export) or numpy (slow, plain). auto: native on "
-        "a CPU if the run has a file model.dragoman, else torch."
+        help="What computes: torch, native (the C library), onnx or ctranslate2 (exports), or numpy (slow, plain). "
+        "auto: native on a CPU if the run has a file model.dragoman, else torch."
     ),
 ]
 

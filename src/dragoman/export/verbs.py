@@ -10,13 +10,14 @@ from dragoman.data.examples import Example
 from dragoman.data.splits import PathLike
 from dragoman.errors import UserError
 from dragoman.evaluation.reading import read_examples
+from dragoman.export.ctranslate2 import export_ctranslate2
 from dragoman.export.onnx import export_onnx
 from dragoman.export.parity import Parity
 from dragoman.export.portable import export_portable
 from dragoman.inference.load import load
 from dragoman.inference.system import System
 
-FORMATS = {"onnx": export_onnx, "portable": export_portable}
+FORMATS = {"portable": export_portable, "onnx": export_onnx, "ctranslate2": export_ctranslate2}
 
 
 def export_run(

@@ -29,9 +29,9 @@ def load(
     """Load a trained system from its folder; from several folders, an ensemble.
 
     ``engine`` computes the answers: "torch"; "native", the C library, which runs the file model.dragoman of a run;
-    "onnx" (an export, see ``dragoman.export_run``); or "numpy", which is slow and easy to read. "auto" is native on a
-    CPU if the run has that file and is alone, else torch. With ``lm``, the run of a language model, outputs are
-    ranked by log p(y | x) + ``lm_weight`` * log p_lm(y).
+    "onnx" or "ctranslate2" (exports, see ``dragoman.export_run``); or "numpy", which is slow and easy to read. "auto"
+    is native on a CPU if the run has that file and is alone, else torch. With ``lm``, the run of a language model,
+    outputs are ranked by log p(y | x) + ``lm_weight`` * log p_lm(y).
 
     >>> dragoman.load("runs/pairs")
     System(auto, ... parameters, runs/pairs)

@@ -301,6 +301,10 @@ class System:
         stored.load()  # so that a damaged file is refused now
         if choice.name == "torch":
             return system
+        if choice.name == "ctranslate2":
+            from dragoman.inference.engine import ctranslate2
+
+            return replace(system, combined=ctranslate2.open_engine(system.inputs, folder))
         from dragoman.inference.engine.onnx import open_export
         from dragoman.inference.engine.programs import ProgramEngine, ReferenceRunner, Runner
 

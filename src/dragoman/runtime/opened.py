@@ -56,7 +56,7 @@ class EncodedBatch:
     slots: tuple[np.ndarray, ...]  # each (B, rows, width)
     position: np.ndarray  # (B,) int32: of the first token
     cached: np.ndarray  # (B,) int32: rows of the slots that grow
-    ctc: np.ndarray | None  # (B, S, V + 1) logits
+    ctc: np.ndarray | None  # (B, S, V) logits
     summary: np.ndarray | None  # (B, D)
 
 
@@ -89,6 +89,8 @@ class OpenedModel:
         self.has_states, self.has_ctc = bool(self._fact("has_states")), bool(self._fact("has_ctc"))
         self.summary_width = self._fact("summary_width")
         self.fixed_count = self._fact("fixed")
+        # of each fixed value: does it have a row for each source state?
+        self.follows_states = tuple(self._fact("fixed_rows", index) < 0 for index in range(self.fixed_count))
         self.sources = tuple(
             SourceForm(
                 self._library.dragoman_source_name(self._model, index).decode(),
@@ -145,7 +147,7 @@ class OpenedModel:
                 tuple(slots),
                 np.zeros(count, np.int32) if begin is None else begin,
                 cached,
-                self._copy(context, OF_CTC, 0, count, self.vocabulary + 1) if self.has_ctc else None,
+                self._copy(context, OF_CTC, 0, count, self.vocabulary) if self.has_ctc else None,
                 self._copy(context, OF_SUMMARY, 0, count, self.summary_width)[:, 0] if self.summary_width else None,
             )
 

@@ -19,7 +19,8 @@ from dragoman.runs.weights import PORTABLE, WEIGHTS
 from dragoman.runtime.container import Container
 from dragoman.runtime.library import why_unavailable
 
-ENGINES = ("auto", "torch", "native", "onnx", "numpy")  # numpy: the plain interpreter of programs, slow
+# onnx, ctranslate2: an export of the run; numpy: the plain interpreter of programs, slow
+ENGINES = ("auto", "torch", "native", "onnx", "ctranslate2", "numpy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,13 +178,27 @@ class NativeRunner:
             for slot in program.slots
         ]
         source = np.arange(count) // max(1, count // len(mask))
-        arrays = [fixed[name] for name in program.fixed]
+        # The library wants values as long as the longest source, and long sources leave while a search runs.
+        longest, states = int(lengths.max()), mask.shape[1]
+        arrays = [
+            fixed[name][:, :longest] if follows else fixed[name]
+            for name, follows in zip(program.fixed, self._opened.follows_states, strict=True)
+        ]
+        held = [array if slot.width else array[:, :, :longest] for slot, array in zip(program.slots, held, strict=True)]
         advanced = self._opened.step(tokens, source, lengths, arrays, held, positions, cached, attention=True)
-        ends = {
-            slot.name: array[np.arange(count), cached][:, None] if slot.grows else array
-            for slot, array in zip(program.slots, advanced.slots, strict=True)
-        }
-        return RowsAdvanced(advanced.log_probs, advanced.attention, ends)
+        ends = {}
+        for slot, array in zip(program.slots, advanced.slots, strict=True):
+            if slot.grows:
+                ends[slot.name] = array[np.arange(count), cached][:, None]
+            else:
+                ends[slot.name] = array if slot.width else _widen(array, states)
+        attention = None if advanced.attention is None else _widen(advanced.attention, states)
+        return RowsAdvanced(advanced.log_probs, attention, ends)
+
+
+def _widen(array: np.ndarray, states: int) -> np.ndarray:
+    """Return an array of three axes with zeros after its last columns, one column for each of ``states``."""
+    return np.pad(array, ((0, 0), (0, 0), (0, states - array.shape[2])))
 
 
 def describe_program(opened: OpenedModel) -> Program:

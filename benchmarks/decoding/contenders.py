@@ -1,0 +1,92 @@
+"""Who takes part: the engines of Dragoman, CTranslate2 itself, and Hugging Face."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+CHECKED = 50  # inputs that an export is compared on before it takes part
+LEFT_OUT = ("checkpoint*", "snapshots", "onnx", "ctranslate2", "portable")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One process that decodes."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run with its exports, the inputs, and the references."""
+
+    contenders: list[Contender]
+    references: list[str]
+    rows: int
+    to_text: Callable[[Any], str]  # of a text, of the ids of tokens, or of their pieces
+
+
+def prepare(run: Path, file: Path, work: Path, rows: int, hugging_face: str | None) -> Prepared:
+    """Copy the run, export the copies, and write the inputs as texts, pieces and ids."""
+    import dragoman
+    from dragoman.errors import UserError
+    from dragoman.evaluation.reading import read_examples
+    from dragoman.export.ctranslate2 import name_tokens
+    from dragoman.export.verbs import FORMATS, as_input
+
+    plain, small = work / "run", work / "run-int8"
+    for folder in (plain, small):
+        shutil.copytree(run, folder, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    system = dragoman.load(plain, device="cpu", engine="torch")
+    examples = read_examples(system, [str(file)]).examples[:rows]
+    texts = [as_input(example) for example in examples]
+    session = system.session()
+    prepared = session.prepare_all(texts)
+    given: dict[str, Any] = {"texts": texts, "limit": max(session.length_limit(each) for each in prepared)}
+    (modality,) = system.modalities.values()
+    if modality.tokenizer is not None:
+        (name,) = system.modalities
+        names = name_tokens(modality.tokenizer)
+        given["ids"] = [[int(token) for token in each.features[name]] for each in prepared]  # type: ignore[union-attr]
+        given["pieces"] = [[names[token] for token in ids[:-1]] for ids in given["ids"]]  # CTranslate2 adds the end
+    inputs = work / "inputs.json"
+    inputs.write_text(json.dumps(given), encoding="utf-8")
+
+    def dragoman_worker(name: str, folder: Path, engine: str) -> Contender:
+        return Contender(name, (sys.executable, str(HERE / "worker_dragoman.py"), str(folder), engine, str(inputs)))
+
+    contenders = [dragoman_worker("Dragoman, torch", plain, "torch")]
+    for to, engine in (("portable", "native"), ("onnx", "onnx"), ("ctranslate2", "ctranslate2")):
+        for folder, int8 in ((plain, False), (small, True)):
+            suffix = " int8" if int8 else ""
+            if to not in FORMATS:
+                print(f"{engine}: this Dragoman has no such engine, left out", flush=True)
+                break
+            try:
+                dragoman.export_run(folder, to, inputs=texts[:CHECKED], int8=int8)
+            except UserError as error:
+                print(f"{engine}{suffix} takes no part: {error}", flush=True)
+                continue
+            contenders.append(dragoman_worker(f"Dragoman, {engine}{suffix}", folder, engine))
+            if to == "ctranslate2":
+                model = str(folder / "ctranslate2" / "model")
+                worker = (sys.executable, str(HERE / "worker_ctranslate2.py"), model, str(inputs))
+                contenders.append(Contender(f"CTranslate2{suffix}", worker))
+    if hugging_face is not None:
+        worker = (hugging_face, str(HERE / "worker_hugging_face.py"), str(plain), str(inputs))
+        contenders.append(Contender("Hugging Face", worker))
+    pieces = {piece: index for index, piece in enumerate(name_tokens(system.target))}
+
+    def to_text(output: str | list[str] | list[int]) -> str:
+        if isinstance(output, str):
+            return output
+        return system.target.decode([pieces[token] if isinstance(token, str) else token for token in output])
+
+    return Prepared(contenders, [example.target for example in examples], len(texts), to_text)
