@@ -5,7 +5,31 @@
 
 extern const struct kernels kernels_baseline;
 #ifdef DRAGOMAN_X86
+#include <cpuid.h>
+
 extern const struct kernels kernels_avx2, kernels_avx512, kernels_avx512vnni;
+
+/* What the processor has and the system saves (Intel's manual, volume 1, sections 14.3 and 15.2). The compiler's
+ * __builtin_cpu_supports would need a library that not every compiler brings for every system. */
+enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX2 = 1 << 5, AVX512F = 1 << 16, AVX512DQ = 1 << 17, AVX512BW = 1 << 30, VNNI = 1 << 11 };
+#define AVX512VL (1u << 31)
+
+static unsigned saved_registers(void) {
+    unsigned low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+/* The number of tables after the baseline that can be run. */
+static int tables_above(void) {
+    const unsigned ymm = 0x6, zmm = 0xe6, wide = AVX512F | AVX512DQ | AVX512BW | AVX512VL;
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & FMA) || !(c & OSXSAVE)) return 0;
+    unsigned saved = saved_registers();
+    if ((saved & ymm) != ymm || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & AVX2)) return 0;
+    if ((saved & zmm) != zmm || (b & wide) != wide) return 1;
+    return c & VNNI ? 3 : 2;
+}
 #endif
 
 const struct kernels *kernels_choose(const char *limit) {
@@ -13,15 +37,10 @@ const struct kernels *kernels_choose(const char *limit) {
     int count = 0;
     found[count++] = &kernels_baseline;
 #ifdef DRAGOMAN_X86
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        found[count++] = &kernels_avx2;
-        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")) {
-            found[count++] = &kernels_avx512;
-            if (__builtin_cpu_supports("avx512vnni")) found[count++] = &kernels_avx512vnni;
-        }
-    }
+    int above = tables_above();
+    if (above > 0) found[count++] = &kernels_avx2;
+    if (above > 1) found[count++] = &kernels_avx512;
+    if (above > 2) found[count++] = &kernels_avx512vnni;
 #endif
     if (limit == NULL || !*limit) return found[count - 1];
     for (int i = 0; i < count; i++)
