@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 TOOLS := .venv/.tools
+ZIG := .zig/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Only files with the hashes of the lock, and only wheels: what builds a package would come without hashes.
 LOCKED := $(PIP) --require-hashes --only-binary :all: -r
@@ -17,7 +18,7 @@ test test-all test-browser faults: export OMP_NUM_THREADS = 1
 test test-all test-browser faults: export GOMP_SPINCOUNT = 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test faults fuzz-tokenizers test-all test-browser native native-if-possible check format page-if-possible page page-lock studio docs bench bench-processes bench-decoding parity scale lock licences release clean docs-test
+.PHONY: help demo examples test faults fuzz-tokenizers test-all test-browser native native-all native-if-possible wheels runtime check format page-if-possible page page-lock studio docs bench bench-processes bench-decoding parity scale lock licences release clean docs-test
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
@@ -83,10 +84,29 @@ page-if-possible:
 	elif ! node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)'; then \
 		echo 'Node is older than 20.19: the page is not built again'; \
 	elif ! $(MAKE) --no-print-directory $(MODULES); then echo 'npm cannot install: the page is not built again'; \
-	else $(MAKE) --no-print-directory page && $(BIN)/python studio/pack.py --check; fi
+	else $(MAKE) --no-print-directory page && $(BIN)/python studio/pack.py --check && \
+		cd studio && npm run build:runtime && cd .. && $(BIN)/python studio/pack_runtime.py --check; fi
 
 native:  ## build the native library with the system's C compiler (native/README.md)
 	$(MAKE) -s -C native
+
+# zig has an environment of its own: it is large, and nothing else needs it.
+$(ZIG): requirements/zig.txt
+	$(PYTHON) -m venv .zig
+	.zig/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
+	@touch $@
+
+native-all: $(ZIG)  ## build the native library for Linux, macOS, Windows and WebAssembly with zig into native/dist/
+	.zig/bin/python native/build_all.py $(ARGS)
+
+wheels: $(READY) native-all  ## build a wheel for each system, with its native library, into dist/
+	for target in x86_64-linux aarch64-linux x86_64-macos aarch64-macos x86_64-windows; do \
+		DRAGOMAN_TARGET=$$target $(BIN)/python -m hatchling build -t wheel -d dist || exit 1; done
+
+runtime: $(ZIG) $(MODULES)  ## build and pack what exported pages and Node run (needs Node 20.19 or later, fetches zig)
+	.zig/bin/python native/build_all.py wasm32-wasi
+	cd studio && npm run build:runtime
+	$(PYTHON) studio/pack_runtime.py
 
 native-if-possible:
 	@if command -v $(CC) > /dev/null; then $(MAKE) --no-print-directory native; \
@@ -151,6 +171,6 @@ release: $(TOOLS)  ## build wheel, source distribution and bill of materials of 
 	$(BIN)/python requirements/sbom.py dist
 
 clean:  ## remove what make has made: environment, caches, page, example data, run of the demo
-	rm -rf native/build .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist studio/node_modules studio/dist
+	rm -rf native/build native/dist .zig .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist studio/node_modules studio/dist studio/dist-runtime
 	rm -rf $(RUN) examples/*/data examples/dates/*.tsv
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

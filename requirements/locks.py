@@ -28,7 +28,7 @@ from packaging.utils import canonicalize_name
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-LOCKS = ("dev", "notebook", "umap", "release")
+LOCKS = ("dev", "notebook", "umap", "zig", "release")
 # The extras for using Dragoman; the others are for changing it.
 RUNTIME = ("images", "audio", "studio", "tables", "onnx", "ctranslate2", "umap")
 PINNED = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?:\s*;\s*(?P<marker>[^\\]+?))?\s*(?:\\|$)")

@@ -3,12 +3,13 @@ import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
 
 // The licences of the packages that the script contains, which they ask for in every copy: the script's first comment,
-// so that one-file pages have it too. Packages of the lock that are not for development are in the script.
+// so that one-file pages have it too. Packages of the lock that are not for development are in the script; preact is in
+// exported pages alone (build_runtime.mjs).
 function licences(): string {
   const { packages } = JSON.parse(readFileSync("package-lock.json", "utf8"));
   const namesByText = new Map<string, string[]>();
   for (const [folder, { dev, version }] of Object.entries<{ dev?: boolean; version: string }>(packages)) {
-    if (folder === "" || dev) continue;
+    if (folder === "" || dev || folder === "node_modules/preact") continue;
     const text = readFileSync(`${folder}/LICENSE`, "utf8").trim();
     const name = `${folder.replace("node_modules/", "")} ${version}`;
     namesByText.set(text, [...(namesByText.get(text) ?? []), name]);

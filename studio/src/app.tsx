@@ -159,7 +159,7 @@ function RunViews(props: { backend: Backend; runs: Run[]; run: Run; layouts: Lay
   );
 }
 
-function Tabs({ page, views, view, go }: { page: Page | null; views: View[]; view: View | undefined; go(view: View): void }) {
+export function Tabs({ page, views, view, go }: { page: Page | null; views: View[]; view: View | undefined; go(view: View): void }) {
   const move = (event: KeyboardEvent) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     const to = event.key === "Home" ? views[0] : event.key === "End" ? views[views.length - 1] : undefined;
@@ -192,7 +192,7 @@ function Tabs({ page, views, view, go }: { page: Page | null; views: View[]; vie
   );
 }
 
-function ThemeSwitch() {
+export function ThemeSwitch() {
   const [theme, setTheme] = useState(storedTheme);
   return (
     <label className="theme">

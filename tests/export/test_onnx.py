@@ -98,7 +98,7 @@ def test_the_command(tiny_run: TinyRun, tmp_path: Path, command: RunsCommand) ->
     assert b"outputs of 5 inputs are the same" in done.stdout
     wrong = command("export", tiny_run.folder, "--to", "onyx", "--out", out)
     assert wrong.returncode == 2
-    assert b"there is no such format; choose from: portable, onnx" in wrong.stderr
+    assert b"there is no such format; choose from: portable, page, node, onnx" in wrong.stderr
     missing = command("predict", tiny_run.folder, "--engine", "onnx", stdin=b"abc\n")
     assert missing.returncode == 2
     assert b"has no ONNX export; write one: dragoman export" in missing.stderr

@@ -14,7 +14,10 @@ from dragoman.errors import UserError
 def export(
     run: Run,
     to: Annotated[
-        str, typer.Option("--to", help="Format: portable (one file), onnx or ctranslate2.", show_default=False)
+        str,
+        typer.Option(
+            "--to", help="Format: portable (one file), page (HTML), node, onnx or ctranslate2.", show_default=False
+        ),
     ],
     out: Annotated[
         Path | None,

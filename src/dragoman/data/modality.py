@@ -160,6 +160,13 @@ class Modality(ABC):
     def axis(self, array: np.ndarray, stride: int = 1) -> Axis:
         """Return the labels of the positions after an encoder of this stride."""
 
+    def describe_reading(self) -> Mapping[str, Any]:
+        """Return what a program in another language has to know to make the same arrays, as plain data.
+
+        The kinds that studio/runtime reads say how; ``tests/native/test_wasm.py`` compares the arrays.
+        """
+        return {}
+
     @abstractmethod
     def save(self, folder: Path, name: str) -> list[str]:
         """Write what was learnt about the source ``name`` into a run's folder; return the names of the files."""

@@ -13,9 +13,9 @@ and the figures say how many outputs differ and by how much.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from dragoman.config import TooLong
 from dragoman.data.examples import SOURCE
@@ -33,6 +33,9 @@ QUANTIZED_SHARE = 0.1  # of outputs that may differ where weights are stored wit
 QUANTIZED_LOSS = 0.02  # or, where more differ, what they may cost on average by the run's own score
 BEAMS = (1, 5)
 BATCH = 64
+
+Answer: TypeAlias = "Hypothesis | str"  # the best output for an input, or why there is none
+AnswerAll: TypeAlias = Callable[[int, Sequence[PreparedInput]], Sequence[Answer]]  # with a beam of this width
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,19 @@ def check_parity(
     ``quantized``: weights were rounded on purpose, so only the share of other outputs is limited, or
     what they cost. ``own_search``: the engine searches by itself, so beams may differ as said above.
     """
-    parity, unlike = measure_parity(system, engine, name, inputs, quantized=quantized, own_search=own_search)
+    compared = measure_parity(system, engine, name, inputs, quantized=quantized, own_search=own_search)
+    return _accept(*compared, inputs, quantized)
+
+
+def check_answers(
+    system: System, answer: AnswerAll, name: str, inputs: Sequence[Any], *, quantized: bool = False
+) -> Parity:
+    """Compare the answers of an export that no engine runs; otherwise as ``check_parity``."""
+    return _accept(*_measure(system, answer, name, inputs, quantized), inputs, quantized)
+
+
+def _accept(parity: Parity, unlike: Sequence[Unlike], inputs: Sequence[Any], quantized: bool) -> Parity:
+    """Return the figures, or raise an error if an export with these figures must not be written."""
     refused = bool(unlike)
     if quantized:
         most = QUANTIZED_SHARE * parity.inputs * parity.searches
@@ -139,6 +154,23 @@ def measure_parity(
 
     ``settings`` are search settings beside the beam.
     """
+    other = replace(system, combined=engine)
+
+    def answer(beam: int, prepared: Sequence[PreparedInput]) -> list[Answer]:
+        return answers(other.session(beam=beam, n_best=1, **settings), prepared)
+
+    return _measure(system, answer, name, inputs, quantized, own_search, **settings)
+
+
+def _measure(
+    system: System,
+    answer: AnswerAll,
+    name: str,
+    inputs: Sequence[Any],
+    quantized: bool,
+    own_search: bool = False,
+    **settings: Any,
+) -> tuple[Parity, list[Unlike]]:
     if not inputs:
         raise UserError("an export is checked on inputs, and there are none; name a file with --inputs")
     count = _Count()
@@ -147,7 +179,7 @@ def measure_parity(
         session = system.session(beam=beam, n_best=1, **settings)
         prepared = session.prepare_all(list(inputs))
         expected = answers(session, prepared)
-        found = answers(replace(system, combined=engine).session(beam=beam, n_best=1, **settings), prepared)
+        found = answer(beam, prepared)
         for row, (wanted, got) in enumerate(zip(expected, found, strict=True)):
             _compare(count, session, prepared[row], row, wanted, got, quantized, own_search and beam > 1)
         losses.append(count.loss / len(inputs))
@@ -166,9 +198,9 @@ def measure_parity(
     return parity, count.unlike
 
 
-def answers(session: Session, prepared: Sequence[PreparedInput]) -> list[Hypothesis | str]:
+def answers(session: Session, prepared: Sequence[PreparedInput]) -> list[Answer]:
     """Return the best output for each input, or why there is none."""
-    found: dict[int, Hypothesis | str] = {}
+    found: dict[int, Answer] = {}
     readable: dict[int, PreparedInput] = {}
     for row, each in enumerate(prepared):
         try:
@@ -195,8 +227,8 @@ def _compare(
     session: Session,
     prepared: PreparedInput,
     row: int,
-    wanted: Hypothesis | str,
-    got: Hypothesis | str,
+    wanted: Answer,
+    got: Answer,
     quantized: bool,
     own_search: bool,
 ) -> None:
@@ -239,5 +271,5 @@ def _greatest_difference(first: Sequence[float], second: Sequence[float]) -> flo
     return max((abs(a - b) for a, b in zip(first, second, strict=True)), default=0.0)
 
 
-def _shown(session: Session, answer: Hypothesis | str) -> str:
+def _shown(session: Session, answer: Answer) -> str:
     return answer if isinstance(answer, str) else session.system.target.decode(answer.tokens)

@@ -59,10 +59,14 @@ def write_portable(system: System, folder: Path, inputs: Sequence[Any], *, int8:
 
 def make_portable(system: System, inputs: Sequence[Any], *, int8: bool = False) -> tuple[bytes, Parity]:
     """Return the bytes of the file and how it compares with the run. Raise an error where they do not say the same."""
-    program = system.model.lower()
-    sections = [*_tables(system), *_settings(system)]
-    parity = _check(system, write_program(program, int8=int8, more=[*sections, _about(system, int8)]), inputs, int8)
-    return write_program(program, int8=int8, more=[*sections, _about(system, int8, parity)]), parity
+    parity = _check(system, pack_portable(system, None, int8=int8), inputs, int8)
+    return pack_portable(system, parity, int8=int8), parity
+
+
+def pack_portable(system: System, parity: Parity | None, *, int8: bool = False) -> bytes:
+    """Return the bytes of the file. ``parity``: the figures of a check, which whoever calls this has made."""
+    more = [*_tables(system), *_settings(system), _about(system, int8, parity)]
+    return write_program(system.model.lower(), int8=int8, more=more)
 
 
 def _check(system: System, data: bytes, inputs: Sequence[Any], int8: bool) -> Parity:

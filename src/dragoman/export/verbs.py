@@ -11,13 +11,21 @@ from dragoman.data.splits import PathLike
 from dragoman.errors import UserError
 from dragoman.evaluation.reading import read_examples
 from dragoman.export.ctranslate2 import export_ctranslate2
+from dragoman.export.node import export_node
 from dragoman.export.onnx import export_onnx
+from dragoman.export.page import export_page
 from dragoman.export.parity import Parity
 from dragoman.export.portable import export_portable
 from dragoman.inference.load import load
 from dragoman.inference.system import System
 
-FORMATS = {"portable": export_portable, "onnx": export_onnx, "ctranslate2": export_ctranslate2}
+FORMATS = {
+    "portable": export_portable,
+    "page": export_page,
+    "node": export_node,
+    "onnx": export_onnx,
+    "ctranslate2": export_ctranslate2,
+}
 
 
 def export_run(

@@ -129,6 +129,17 @@ class Features(Modality):
         count = -(-len(array) // stride)
         return Axis("features", tuple(str(index * stride * self.config.stride) for index in range(count)))
 
+    def describe_reading(self) -> Mapping[str, Any]:
+        config = self.config
+        return {
+            "features": self.features,
+            "deltas": config.deltas,
+            "stack": config.stack,
+            "stride": config.stride,
+            "normalise": config.normalise != "none",
+            "overall": None if self.overall is None else self.overall.to_json(),
+        }
+
     def save(self, folder: Path, name: str) -> list[str]:
         overall = None if self.overall is None else self.overall.to_json()
         return write_record(folder, name, {"kind": "features", "features": self.features, "overall": overall})

@@ -160,6 +160,10 @@ class Image(Modality):
         labels = (f"row {row + 1}, column {column + 1}" for row in range(rows) for column in range(columns))
         return Axis("image", tuple(labels), (rows, columns))
 
+    def describe_reading(self) -> Mapping[str, Any]:
+        config = self.config
+        return {"size": config.size, "enlarge": config.enlarge, "grey": config.grey}
+
     def save(self, folder: Path, name: str) -> list[str]:
         path = _record_path(folder, name)
         write_json(path, {"mean": self.mean, "deviation": self.deviation})

@@ -199,6 +199,18 @@ class Speech(Modality):
         count = -(-len(array) // stride)
         return Axis("speech", tuple(f"{index * seconds:.2f} s" for index in range(count)), seconds=seconds)
 
+    def describe_reading(self) -> Mapping[str, Any]:
+        # Recordings of a known speaker are not recognised elsewhere: each is normalised by itself.
+        return {
+            "rate": self.rate,
+            "mels": self.mels,
+            "window": self.window,
+            "hop": self.hop,
+            "low": self.low,
+            "high": self.high,
+            "overall": None if self.overall is None else self.overall.to_json(),
+        }
+
     def save(self, folder: Path, name: str) -> list[str]:
         speakers = {speaker: statistics.to_json() for speaker, statistics in self.speakers.items()}
         overall = None if self.overall is None else self.overall.to_json()

@@ -82,6 +82,9 @@ class Text(Modality):
             pieces = [" ".join(pieces[begin:end]) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
         return Axis("text", tuple(" ".join(pieces[at : at + stride]) for at in range(0, len(pieces), stride)))
 
+    def describe_reading(self) -> Mapping[str, Any]:
+        return {"states": self.config.states}
+
     @cached_property
     def _sentence_ends(self) -> np.ndarray:
         """(V,) True for tokens that end a sentence: EOS, and those that end with a full stop."""
