@@ -102,7 +102,7 @@ static int load_source(struct run *run, int index, const struct dragoman_input *
     struct extent *extent = extent_make(run->context, run->items, counts, source->kind == PICTURE);
     pool_give(&run->context->pool, counts);
     if (!extent) return no_memory(run->context);
-    if (extent->first[run->items] > INT32_MAX) return fail(run->context, DRAGOMAN_NO_MEMORY, "the sources are too long together");
+    if (extent->first[run->items] > MOST_POSITIONS) return fail(run->context, DRAGOMAN_NO_MEMORY, "the sources are too long together");
     int64_t unit = source->kind == TOKENS ? 1 : source->width;
     float *data = pool_take(&run->context->pool, (size_t)extent->first[run->items], (size_t)unit * sizeof(float)), *to = data;
     if (!data) return no_memory(run->context);

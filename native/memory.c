@@ -9,6 +9,18 @@
 
 enum { SLACK = 256 }; /* bytes */
 
+/* AddressSanitizer sees the end of a block that was used for something larger before, and what is read after it was
+ * given back. */
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+static void mark_used(const struct block *block, size_t bytes) {
+    ASAN_POISON_MEMORY_REGION(block->data, block->size);
+    ASAN_UNPOISON_MEMORY_REGION(block->data, bytes);
+}
+#else
+static void mark_used(const struct block *block, size_t bytes) { (void)block, (void)bytes; }
+#endif
+
 int fail(struct dragoman_context *context, int reason, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -40,20 +52,21 @@ void *pool_take(struct pool *pool, size_t count, size_t size) {
         *best = (struct block){data, whole, 0};
     }
     best->is_used = 1;
+    mark_used(best, bytes - SLACK);
     return best->data;
 }
 
 void pool_give(struct pool *pool, const void *data) {
     for (int i = 0; i < pool->count && data; i++)
-        if (pool->blocks[i].data == data) pool->blocks[i].is_used = 0;
+        if (pool->blocks[i].data == data) pool->blocks[i].is_used = 0, mark_used(&pool->blocks[i], 0);
 }
 
 void pool_give_all(struct pool *pool) {
-    for (int i = 0; i < pool->count; i++) pool->blocks[i].is_used = 0;
+    for (int i = 0; i < pool->count; i++) pool->blocks[i].is_used = 0, mark_used(&pool->blocks[i], 0);
 }
 
 void pool_free(struct pool *pool) {
-    for (int i = 0; i < pool->count; i++) free(pool->blocks[i].data);
+    for (int i = 0; i < pool->count; i++) mark_used(&pool->blocks[i], pool->blocks[i].size), free(pool->blocks[i].data);
     free(pool->blocks);
 }
 

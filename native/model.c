@@ -84,6 +84,7 @@ static const char *find_sections(const uint8_t *file, size_t size, struct span *
 
 static void read_weights(struct dragoman_model *model, struct reader *reader, struct span data) {
     model->weights = make_room(reader, model->weight_count, 8 * 8, sizeof *model->weights);
+    uint64_t unclaimed = data.size; /* no two weights share data, so what is prepared is in proportion to the file */
     for (int i = 0; i < model->weight_count && !reader->failed; i++) {
         struct weight *weight = &model->weights[i];
         int64_t is_quantized = read_long(reader), rank = read_long(reader);
@@ -101,9 +102,10 @@ static void read_weights(struct dragoman_model *model, struct reader *reader, st
         uint64_t offset = (uint64_t)read_long(reader), scales = (uint64_t)read_long(reader);
         uint64_t bytes = size * (is_quantized ? 1 : 4), scale_bytes = is_quantized ? (uint64_t)weight->dims[0] * 4 : 0;
         if (offset % 64 || scales % 64 || offset > data.size || bytes > data.size - offset || scales > data.size ||
-            scale_bytes > data.size - scales)
+            scale_bytes > data.size - scales || bytes + scale_bytes > unclaimed)
             reader->failed = 1;
         if (reader->failed) return;
+        unclaimed -= bytes + scale_bytes;
         weight->size = (size_t)size;
         if (is_quantized) {
             weight->bytes = (const int8_t *)(data.at + offset);
@@ -341,7 +343,7 @@ dragoman_model *dragoman_open(const void *file, size_t size, const char *kernels
     else problem = find_sections(file, size, sections);
     if (!problem && read_program(model, sections)) problem = "the program is damaged, or of another version";
     if (!problem && check_numbers(model)) problem = "the program names a value that it does not have";
-    if (!problem && shapes_infer(model, message, room)) problem = message;
+    if (!problem && shapes_infer(model, message, room)) problem = room ? message : "the program cannot run"; /* there may be no message */
     if (!problem) problem = plan(model);
     if (!problem && prepare_weights(model)) problem = "there is not enough memory";
     if (!problem) return model;

@@ -40,7 +40,7 @@ int output_make(struct run *run, const struct operation *operation, int index, c
         value->data = run->context->arena + run->context->buffer_offset[run->phase->buffer[number]];
     } else {
         int64_t size = is_many ? extent->first[run->items] : run->items;
-        if (size > INT32_MAX) return fail(run->context, DRAGOMAN_NO_MEMORY, "the sources are too long together");
+        if (size > MOST_POSITIONS) return fail(run->context, DRAGOMAN_NO_MEMORY, "the sources are too long together");
         value->data = pool_take(&run->context->pool, (size_t)size, (size_t)unit * sizeof(float));
         if (!value->data) return fail(run->context, DRAGOMAN_NO_MEMORY, "there is not enough memory");
     }

@@ -140,15 +140,13 @@ static int run_max_pool(struct run *run, const struct operation *operation) {
         int height = x->extent->height[i], breadth = x->extent->breadth[i];
         for (int place = 0; place < extent->count[i]; place++, to += width) {
             int64_t top = (int64_t)(place / extent->breadth[i]) * stride - before, left = (int64_t)(place % extent->breadth[i]) * stride - before;
-            for (int c = 0; c < width; c++) to[c] = -INFINITY;
-            for (int64_t row = top; row < top + size; row++)
-                for (int64_t column = left; column < left + size; column++) {
-                    int is_inside = row >= 0 && row < height && column >= 0 && column < breadth;
-                    const float *own = is_inside ? from + (size_t)(row * breadth + column) * (size_t)width : NULL;
-                    for (int c = 0; c < width; c++) {
-                        float value = own ? own[c] : 0.0f;
-                        to[c] = value > to[c] ? value : to[c];
-                    }
+            int64_t bottom = top + size < height ? top + size : height, right = left + size < breadth ? left + size : breadth;
+            int is_inside = top >= 0 && left >= 0 && top + size <= height && left + size <= breadth;
+            for (int c = 0; c < width; c++) to[c] = is_inside ? -INFINITY : 0.0f;
+            for (int64_t row = top < 0 ? 0 : top; row < bottom; row++)
+                for (int64_t column = left < 0 ? 0 : left; column < right; column++) {
+                    const float *own = from + (size_t)(row * breadth + column) * (size_t)width;
+                    for (int c = 0; c < width; c++) to[c] = own[c] > to[c] ? own[c] : to[c];
                 }
         }
     }

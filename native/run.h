@@ -23,6 +23,9 @@ struct value {
     float *const *places;        /* where each item is, if they do not follow each other; otherwise NULL */
 };
 
+/* Rows of all items of a value together. Rounded up, or doubled, their number still is an int. */
+enum { MOST_POSITIONS = 1 << 29 };
+
 /* Token ids are stored in place of floats. */
 static inline const int32_t *tokens_of(const struct value *value) { return (const int32_t *)(const void *)value->data; }
 

@@ -123,7 +123,7 @@ static int run_convolve(struct run *run, const struct operation *operation) {
         counts[i] = (int32_t)((length - size) / stride + 1);
         total += counts[i];
     }
-    if (total > INT32_MAX) return fail(run->context, DRAGOMAN_NO_MEMORY, "the sources are too long together");
+    if (total > MOST_POSITIONS) return fail(run->context, DRAGOMAN_NO_MEMORY, "the sources are too long together");
     if (shape->rows == MANY && !(extent = extent_make(run->context, run->items, counts, 0)))
         return fail(run->context, DRAGOMAN_NO_MEMORY, "there is not enough memory");
     TRY(output_make(run, operation, 0, extent, &y));

@@ -132,7 +132,7 @@ static int infer_convolve(const struct inference *at) {
     int64_t after = settings[CONVOLVE_AFTER].number, width = 0;
     NEED(is_rows(x), "x must have rows");
     NEED(weight->rank == 3 && weight->dims[2] == x->width && is_vector(bias, weight->dims[0]), "the weights have a wrong shape");
-    NEED(stride >= 1 && before >= 0 && after >= 0 && before <= WIDEST && after <= WIDEST, "a setting is impossible");
+    NEED(stride >= 1 && before >= 0 && after >= 0 && before <= weight->dims[1] && after <= weight->dims[1], "a setting is impossible");
     NEED(!at->is_step || x->rows != MANY, "source states cannot be convolved in a step");
     if (activated_width(at, CONVOLVE_ACTIVATION, weight->dims[0], &width)) return -1;
     int64_t rows = MANY;
@@ -324,6 +324,7 @@ static const char *check_frame(struct dragoman_model *model) {
     for (int i = 0; i < model->slot_count; i++) {
         const struct slot *slot = &model->slots[i];
         const struct shape *end = &step->shapes[slot->end];
+        if (slot->end == model->logits) return "a slot becomes the logits, which the output layer makes after the step";
         if (end->kind != ROWS || end->width != slot->width) return "a slot and the value that it becomes differ in width";
         if (end->rows != (slot->grows ? 1 : slot->rows)) return "a slot and the value that it becomes differ in rows";
         if (slot->begin == ABSENT) continue;

@@ -16,6 +16,7 @@ from dragoman.program.build import Builder
 from dragoman.program.file import quantize, write_program
 from dragoman.program.native import EncodedBatch, NativeProgram, available_kernels
 from dragoman.program.table import Program, Source
+from dragoman.runtime.container import ENTRY, HEADER, SECTIONS
 from dragoman.runtime.opened import FACTS
 
 ROOT = Path(__file__).parents[2]
@@ -140,6 +141,42 @@ def test_damaged_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("dragoman.program.native.write_program", lambda *a, damaged=damaged, **k: damaged)
         with pytest.raises(UserError, match=r"cannot run this model: .+"):
             NativeProgram(program)
+
+
+@needs_library
+def test_impossible_programs_are_refused() -> None:
+    def refuse(match: str, begin: int = 0, width: int = WIDTH) -> None:
+        builder = Builder()
+        tokens = builder.source(Source("x", "tokens", VOCABULARY))
+        table = builder.weight("table", np.ones((VOCABULARY, WIDTH), np.float32))
+        filters = builder.weight("filters", np.ones((WIDTH, 3, WIDTH), np.float32))
+        x = builder.add("embed", tokens, weights=(table,))
+        builder.states = builder.fix(builder.add("convolve", x, weights=(filters,), before=begin))
+        builder.begin_step()
+        y = builder.add("embed", "token", weights=(table,))
+        logits = builder.add("linear", y, weights=(table,))
+        builder.slot("last", width, 1, "", logits if width == VOCABULARY else y)
+        with pytest.raises(UserError, match=match):
+            NativeProgram(builder.finish(VOCABULARY, logits, []))
+
+    refuse("convolve.*a setting is impossible", begin=4)
+    refuse("a slot becomes the logits", width=VOCABULARY)
+
+
+@needs_library
+def test_weights_that_share_their_data_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = make_program()
+    content = write_program(program)
+    entries = [ENTRY.unpack_from(content, HEADER.size + ENTRY.size * index) for index in range(9)]
+    ((offset, size),) = [(at, size) for kind, _, at, size in entries if SECTIONS[kind - 1] == "weights"]
+    table = np.frombuffer(content, "<i8", size // 8, offset).reshape(-1, 8).copy()
+    assert (table[:, 6] > 0).sum() == len(table) - 1  # where the data of each begin: only those of the first at 0
+    largest = table[:, 2:6].prod(1).argmax()
+    table[:, :7] = table[largest, :7]
+    damaged = content[:offset] + table.tobytes() + content[offset + size :]
+    monkeypatch.setattr("dragoman.program.native.write_program", lambda *a, **k: damaged)
+    with pytest.raises(UserError, match="the program is damaged"):
+        NativeProgram(program)
 
 
 def test_a_program_always_gives_the_same_bytes() -> None:
