@@ -12,13 +12,14 @@ DATES := examples/dates/test.tsv
 SCENES := examples/scenes/data/train.tsv
 TONES := examples/tones/data/test.tsv
 MODULES := studio/node_modules/.package-lock.json
+SEEDS := native/build-asan/seeds
 
 # One thread for each process: the tests run in two, and more threads than cores slow each other down.
 test test-all test-browser faults: export OMP_NUM_THREADS = 1
 test test-all test-browser faults: export GOMP_SPINCOUNT = 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test faults fuzz-tokenizers test-all test-browser native native-all native-if-possible wheels runtime check format page-if-possible page page-lock studio docs bench bench-processes bench-decoding parity scale lock licences release clean docs-test
+.PHONY: help demo examples test faults fuzz-tokenizers fuzz-native test-all test-browser native native-all native-if-possible wheels runtime check format page-if-possible page page-lock studio docs bench bench-processes bench-decoding parity scale lock licences release clean docs-test
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
@@ -61,8 +62,13 @@ test-all: $(READY)  ## run all tests: every combination of parts, where `make te
 faults: $(READY)  ## damage, fail, kill and fuzz at full length (half an hour); figures: tests/faults/results.json
 	DRAGOMAN_FAULTS=long $(BIN)/python -m pytest -q -s tests/faults
 
-fuzz-tokenizers: $(READY)  ## compare the native tokenisers with Python's on 20,000 texts for each kind
-	DRAGOMAN_FUZZ_TOKENIZERS=20000 $(BIN)/python -m pytest -q tests/native/test_tokenizers.py
+fuzz-tokenizers: $(READY)  ## compare the native and WebAssembly tokenisers with Python's on 20,000 texts for each kind
+	DRAGOMAN_FUZZ_TOKENIZERS=20000 $(BIN)/python -m pytest -q tests/native/test_tokenizers.py tests/native/test_wasm.py -k 'not pictures'
+
+fuzz-native: $(READY)  ## try 100,000 changed model files, tables and inputs on the native library under gcc's AddressSanitizer
+	$(MAKE) -s -C native fuzz
+	$(BIN)/python native/fuzz/seeds.py $(SEEDS)
+	native/build-asan/fuzz 1 0 50000 $(SEEDS)/* & one=$$!; native/build-asan/fuzz 2 0 50000 $(SEEDS)/* && wait $$one
 
 test-browser: $(READY)  ## drive the web page in a browser (needs Chromium: apt-get install chromium)
 	BROWSER_TESTS=required $(BIN)/python -m pytest -q tests/browser

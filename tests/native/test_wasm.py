@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 from dragoman.data.tokenizers import TokenizerConfig, fit
 from dragoman.export.tokenizer_table import tokenizer_table
@@ -81,27 +82,31 @@ def test_the_packed_runtime_was_built_from_these_sources(packing: Any) -> None:
 
 
 def test_tokenisers_give_what_pythons_give(node: Any) -> None:
-    from test_tokenizers import CONFIGS, CORPUS, SPECIAL, door
+    from test_tokenizers import CONFIGS, CORPUS, SPECIAL, TEXTS, door, many
+    from test_tokenizers import texts as any_texts
 
-    letters = SPECIAL + "".join(sorted({*"".join(CORPUS)}))
-    generator = np.random.default_rng(0)
-    texts = [*CORPUS[:5], *SPECIAL, "", " "]
-    texts += ["".join(generator.choice([*letters], generator.integers(1, 30))) for _ in range(60)]
-    texts = [door(text).decode() for text in texts]  # JSON carries no lone surrogates
-    tokenizers = [fit(TokenizerConfig(**config), CORPUS) for config in CONFIGS]
-    found = node(
-        """
-        console.log(JSON.stringify(given.tables.map((table) => {
-          const tokenizer = new runtime.Tokenizer(library, bytes(table));
-          return given.texts.map((text) => {
-            const ids = [...tokenizer.encode(text)];
-            return [ids, tokenizer.decode(ids), ids.map((id) => tokenizer.piece(id))];
-          });
-        })));
-        """,
-        {"tables": [text_of(tokenizer_table(tokenizer)) for tokenizer in tokenizers], "texts": texts},
-    )
-    for tokenizer, rows in zip(tokenizers, found, strict=True):
+    found: list[str] = [*CORPUS[:5], *SPECIAL, "", " "]
+
+    @many
+    @given(any_texts)
+    def collect(text: str) -> None:
+        found.append(text)
+
+    collect()
+    assert len(found) >= TEXTS
+    texts = [door(text).decode() for text in found]  # JSON carries no lone surrogates
+    for config in CONFIGS:
+        tokenizer = fit(TokenizerConfig(**config), CORPUS)
+        rows = node(
+            """
+            const tokenizer = new runtime.Tokenizer(library, bytes(given.table));
+            console.log(JSON.stringify(given.texts.map((text) => {
+              const ids = [...tokenizer.encode(text)];
+              return [ids, tokenizer.decode(ids), ids.map((id) => tokenizer.piece(id))];
+            })));
+            """,
+            {"table": text_of(tokenizer_table(tokenizer)), "texts": texts},
+        )
         for text, (ids, decoded, pieces) in zip(texts, rows, strict=True):
             wanted = tokenizer.encode(text)
             assert ids == wanted, (tokenizer.kind, text)
