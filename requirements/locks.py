@@ -30,7 +30,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 LOCKS = ("dev", "notebook", "umap", "zig", "release")
 # The extras for using Dragoman; the others are for changing it.
-RUNTIME = ("images", "audio", "studio", "tables", "onnx", "ctranslate2", "umap")
+RUNTIME = ("images", "audio", "studio", "tables", "onnx", "ctranslate2", "constraints", "serve", "client", "umap")
 PINNED = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?:\s*;\s*(?P<marker>[^\\]+?))?\s*(?:\\|$)")
 HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
 
