@@ -53,6 +53,14 @@ def test_an_unknown_setting_of_a_run_is_told_with_the_version_that_wrote_it(
     assert said in str(caught.value) and "--fresh" in str(caught.value)
 
 
+@pytest.mark.parametrize("files", [{"../config.json": ""}, [[None, ""]], [[1, ""]], [[True, ""]]])
+def test_a_config_that_names_strange_files_is_called_damaged(folder: Path, files: Any) -> None:
+    plain = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    write_json(folder / "config.json", {**plain, "files": files})
+    with pytest.raises(UserError, match=r"config\.json.*outside the folder"):
+        dragoman.load(folder)
+
+
 def test_a_run_that_was_stopped_early_says_so_once(
     call: Any, tiny_run: Any, tmp_path: Path, pairs_file: Callable[..., Path]
 ) -> None:

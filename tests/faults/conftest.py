@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import platform
 import resource
@@ -70,8 +71,8 @@ class Child:
     began: float = field(default_factory=time.monotonic)
     code: int | None = None  # negative: the signal that ended it
     seconds: float = 0.0
-    memory: int = 0  # bytes at the most, beyond those of this process when it was forked
-    base: int = field(default_factory=resident_bytes)
+    memory: int = 0  # bytes at the most, beyond those that it had at first
+    base: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, 8))  # shared: the bytes that it had at first
 
     def poll(self, wait: bool = False) -> bool:
         """Return whether it has ended."""
@@ -80,7 +81,7 @@ class Child:
             if number:
                 self.code = os.waitstatus_to_exitcode(status)
                 self.seconds = time.monotonic() - self.began
-                self.memory = max(0, usage.ru_maxrss * 1024 - self.base)
+                self.memory = usage.ru_maxrss * 1024 - int.from_bytes(self.base[:], "little")
         return self.code is not None
 
     def finish(self, timeout: float) -> Child:
@@ -116,9 +117,12 @@ def start() -> Callable[..., Child]:
     def run(output: Path, *arguments: object, stdin: Path | None = None, memory: int | None = None) -> Child:
         sys.stdout.flush()
         sys.stderr.flush()
-        number = os.fork()
-        if number:
-            return Child(number, output)
+        child = Child(0, output)
+        child.number = os.fork()
+        if child.number:
+            return child
+        # not those of this process: a fork has the pages of mapped files only once it reads them
+        child.base[:] = resident_bytes().to_bytes(8, "little")
         code = 1
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -118,7 +118,7 @@ def _read_config(
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged_file(path, repr(error)) from None
     for name, digest in digests.items():
-        if Path(name).name != name:
+        if not isinstance(name, str) or Path(name).name != name:  # a list of pairs may have any key
             raise damaged_file(path, f"it names a file outside the folder: {name!r}")
         if _digest(folder / name) != digest:
             raise damaged_file(folder / name, f"it is not the file that {CONFIG} was written with")
