@@ -268,8 +268,8 @@ export interface Token {
   text: string; // The token, with invisible characters made visible.
   log_prob: number | null; // None if the probability is zero.
   entropy: number; // Bits of the distribution that the token was chosen from.
-  rank: number; // Rank in that distribution, from 1.
-  alternatives: Alternative[]; // The likeliest tokens, best first; the token itself may be one of them.
+  rank: number; // Rank in that distribution among the tokens that the search may write, from 1.
+  alternatives: Alternative[]; // The likeliest tokens that the search may write, best first; the token itself may be one of them.
   forced: boolean; // Whether the token was given, not chosen.
 }
 

@@ -253,6 +253,21 @@ def test_only_what_the_search_may_write_is_offered(recurrent: System) -> None:
         assert ids == set(range(EOS, size)) - {banned}
 
 
+@pytest.mark.parametrize("forbidden", [[], ["c"]])
+def test_a_rank_counts_what_is_offered_and_nothing_else(recurrent: System, forbidden: list[str]) -> None:
+    """The reader counts the alternatives up to the token: "rank 4" is the fourth of them."""
+    request = records.PredictRequest(input="abcd", n_best=5, reference="zq", forbidden=forbidden, alternatives=50)
+    prediction = describe_prediction(inspect(recurrent, "abcd", request), request)
+    assert prediction.reference is not None
+    paths = [output.tokens for output in prediction.outputs] + [prediction.reference.tokens]
+    ranks = set()
+    for token in (token for tokens in paths for token in tokens):
+        offered = [alternative.id for alternative in token.alternatives]
+        assert offered.index(token.id) + 1 == token.rank
+        ranks.add(token.rank)
+    assert len(ranks) > 1  # some token was not the likeliest
+
+
 def test_a_banned_run_of_tokens_is_not_offered_after_its_beginning(recurrent: System) -> None:
     first = recurrent("abcd")
     pair = first[:2]

@@ -30,9 +30,9 @@ class ForcedPath:
     tokens: tuple[int, ...]
     log_probs: np.ndarray  # (T,)
     entropy: np.ndarray  # (T,) bits
-    rank: np.ndarray  # (T,) of the token among all, from 1
-    alternatives: np.ndarray  # (T, K) the likeliest tokens, best first
-    alternative_log_probs: np.ndarray  # (T, K)
+    rank: np.ndarray  # (T,) of the token among those that may be written, from 1
+    alternatives: np.ndarray  # (T, K) the likeliest tokens that may be written, best first
+    alternative_log_probs: np.ndarray  # (T, K) -inf where fewer than K may be written
     attention: np.ndarray | None  # (T, A, S)
 
 
@@ -99,11 +99,12 @@ def force_paths(
     vocabulary: int,
     alternatives: int,
     attention: bool,
+    permitted: Callable[[Sequence[int]], np.ndarray] | None = None,
     on_batch: Callable[[], object] | None = None,
 ) -> list[ForcedPath]:
     """Score several outputs of one input, with the ``alternatives`` likeliest tokens at each place.
 
-    ``on_batch`` is called before each batch of outputs, and may end the scoring by raising.
+    ``permitted`` returns which tokens may be written after a prefix, (V,); None: all of them. ``on_batch`` is called before each batch of outputs, and may end the scoring by raising.
     """
     engine = engine.of_sequences
     longest = max(1, *map(len, sequences)) if sequences else 1
@@ -123,7 +124,7 @@ def force_paths(
         for row, (sequence, log_probs) in enumerate(zip(some, step.log_probs, strict=True)):
             length = len(sequence)
             own_maps = None if maps is None else maps[row, :length]
-            paths.append(_forced_path(sequence, log_probs[:length].float(), alternatives, own_maps))
+            paths.append(_forced_path(sequence, log_probs[:length].float(), alternatives, permitted, own_maps))
     return paths
 
 
@@ -152,17 +153,26 @@ def score_classes(
 
 
 def _forced_path(
-    tokens: tuple[int, ...], log_probs: Tensor, alternatives: int, attention: np.ndarray | None
+    tokens: tuple[int, ...],
+    log_probs: Tensor,
+    alternatives: int,
+    permitted: Callable[[Sequence[int]], np.ndarray] | None,
+    attention: np.ndarray | None,
 ) -> ForcedPath:
-    """Describe one path. ``log_probs`` is (T, V)."""
+    """Describe one path. ``log_probs`` is (T, V). A token of the path counts as permitted in its own place."""
     chosen = log_probs.gather(1, torch.tensor(tokens, dtype=torch.long, device=log_probs.device)[:, None])  # (T, 1)
     parts = torch.where(log_probs > -torch.inf, log_probs.exp() * log_probs, 0.0)
-    best = log_probs.topk(min(alternatives, log_probs.shape[1]), dim=1)
+    considered = log_probs
+    if permitted is not None and tokens:
+        allowed = np.stack([permitted(tokens[:place]) for place in range(len(tokens))])  # (T, V)
+        allowed[np.arange(len(tokens)), list(tokens)] = True
+        considered = log_probs.masked_fill(~torch.from_numpy(allowed).to(log_probs.device), -torch.inf)
+    best = considered.topk(min(alternatives, log_probs.shape[1]), dim=1)
     return ForcedPath(
         tokens,
         chosen[:, 0].cpu().numpy(),
         (-parts.sum(1) / np.log(2)).clamp_min(0.0).cpu().numpy(),
-        ((log_probs > chosen).sum(1) + 1).cpu().numpy(),
+        ((considered > chosen).sum(1) + 1).cpu().numpy(),
         best.indices.cpu().numpy(),
         best.values.cpu().numpy(),
         attention,

@@ -165,11 +165,13 @@ class Steps:
 
     def force(
         self, prepared: PreparedInput, sequences: Sequence[Sequence[int]], *, alternatives: int = 0,
-        attention: bool = False, on_batch: Callable[[], object] | None = None,
+        attention: bool = False, permitted: Callable[[Sequence[int]], np.ndarray] | None = None,
+        on_batch: Callable[[], object] | None = None,
     ) -> list[ForcedPath]:  # fmt: skip
         """Return each output as the model sees it when its tokens are given, with the likeliest alternatives.
 
-        ``on_batch`` is called before each batch of outputs, and may end the scoring by raising.
+        ``permitted`` returns which tokens may be written after a prefix, (V,); only they are counted in a rank or
+        offered as alternatives. None: all tokens. ``on_batch`` is called before each batch of outputs, and may end the scoring by raising.
         """
         from dragoman.inference.scoring import force_paths
 
@@ -180,6 +182,7 @@ class Steps:
             vocabulary=self.system.target.size,
             alternatives=alternatives,
             attention=attention,
+            permitted=permitted,
             on_batch=on_batch,
         )
 

@@ -75,9 +75,9 @@ class Token(Record):
     entropy: float
     """Bits of the distribution that the token was chosen from."""
     rank: int
-    """Rank in that distribution, from 1."""
+    """Rank in that distribution among the tokens that the search may write, from 1."""
     alternatives: list[Alternative]
-    """The likeliest tokens, best first; the token itself may be one of them."""
+    """The likeliest tokens that the search may write, best first; the token itself may be one of them."""
     forced: bool
     """Whether the token was given, not chosen."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from dragoman.serving.queue import UNLIMITED, Job
 from dragoman.studio import records
 from dragoman.studio.inspection import Inspection
@@ -11,7 +13,7 @@ from dragoman.studio.views.matrices import pack_weights
 from dragoman.studio.views.media import Locate, describe_axes
 from dragoman.studio.views.reference import describe_reference, encode_reference
 from dragoman.studio.views.runs import describe_search
-from dragoman.studio.views.tokens import describe_tokens, source_tokenizers, unknown_words
+from dragoman.studio.views.tokens import describe_tokens, permitted_mask, source_tokenizers, unknown_words
 
 
 def describe_prediction(
@@ -27,8 +29,14 @@ def describe_prediction(
     sequences = [hypothesis.tokens for hypothesis in inspection.result.hypotheses]
     if reference:
         sequences.append(reference)  # scored in the same call as the outputs
-    wanted = _wanted(inspection, request)
-    paths = session.force(prepared, sequences, alternatives=wanted, attention=True, on_batch=job.checkpoint)
+    paths = session.force(
+        prepared,
+        sequences,
+        alternatives=request.alternatives,
+        attention=True,
+        permitted=partial(permitted_mask, session),
+        on_batch=job.checkpoint,
+    )
     positions = len(inspection.prediction.labels)
     outputs = [
         records.Output(
@@ -36,7 +44,7 @@ def describe_prediction(
             score=output.score,
             log_prob=output.log_prob,
             finished=output.finished,
-            tokens=describe_tokens(session, path, len(inspection.prefix), request.alternatives),
+            tokens=describe_tokens(system, path, len(inspection.prefix)),
             attention=None if path.attention is None else pack_weights(path.attention[..., :positions].mean(1)),
         )
         for output, path in zip(inspection.prediction.outputs, paths, strict=False)
@@ -56,12 +64,6 @@ def describe_prediction(
         unknown=_find_unknown(inspection),
         seconds=inspection.seconds,
     )
-
-
-def _wanted(inspection: Inspection, request: PredictRequest) -> int:
-    """Return how many alternatives to ask for, so that enough are left when those that are forbidden are removed."""
-    config = inspection.session.config
-    return request.alternatives + len(config.forbidden) + len(config.forbidden_runs) + config.no_repeat_ngram
 
 
 def _find_unknown(inspection: Inspection) -> dict[str, list[str]]:

@@ -18,7 +18,7 @@ from dragoman.inference.scoring import ForcedPath
 from dragoman.inference.system import System
 from dragoman.studio import records
 from dragoman.studio.inspection import Inspection
-from dragoman.studio.views.tokens import describe_tokens, permitted_tokens
+from dragoman.studio.views.tokens import describe_tokens, permitted_mask
 from dragoman.types import KEPT, PRUNED, Frontier
 
 Verdict: TypeAlias = Literal["found", "excluded", "search error", "model error"]
@@ -53,7 +53,7 @@ def describe_reference(inspection: Inspection, text: str, path: ForcedPath) -> r
         sentence=_explain(inspection, verdict, path, score, lost_at),
         lost_at=lost_at,
         margin=margin,
-        tokens=describe_tokens(session, path),
+        tokens=describe_tokens(session.system, path),
     )
 
 
@@ -108,7 +108,7 @@ def _begins_as_forced(inspection: Inspection, path: ForcedPath) -> bool:
 def _is_forbidden(inspection: Inspection, path: ForcedPath) -> bool:
     """Tell whether a rule of the search forbids a token of the reference; unknown tokens do not count here."""
     return any(
-        token != UNK and not permitted_tokens(inspection.session, path.tokens[:index], [token])
+        token != UNK and not permitted_mask(inspection.session, path.tokens[:index])[token]
         for index, token in enumerate(path.tokens)
     )
 

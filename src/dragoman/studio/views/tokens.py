@@ -17,12 +17,11 @@ from dragoman.studio import records
 RARE_BELOW = 5  # a token is rare if training saw it fewer times than this
 
 
-def describe_tokens(session: Session, path: ForcedPath, forced: int = 0, count: int = 8) -> list[records.Token]:
-    """Describe the tokens of an output, each with up to ``count`` alternatives that the search may write.
+def describe_tokens(system: System, path: ForcedPath, forced: int = 0) -> list[records.Token]:
+    """Describe the tokens of an output, each with its alternatives.
 
     The first ``forced`` of them were given, not chosen by the search.
     """
-    system = session.system
     tokens = []
     for index, (token, text) in enumerate(zip(path.tokens, system.target.pieces(path.tokens), strict=True)):
         ids = path.alternatives[index].tolist()
@@ -32,8 +31,6 @@ def describe_tokens(session: Session, path: ForcedPath, forced: int = 0, count: 
             for other, piece, log_prob in zip(ids, system.target.pieces(ids), log_probs, strict=True)
             if log_prob > -np.inf
         ]
-        permitted = permitted_tokens(session, path.tokens[:index], [token, *ids])
-        alternatives = [one for one in alternatives if one.id == token or one.id in permitted][:count]
         log_prob = float(path.log_probs[index])
         tokens.append(
             records.Token(
@@ -49,10 +46,9 @@ def describe_tokens(session: Session, path: ForcedPath, forced: int = 0, count: 
     return tokens
 
 
-def permitted_tokens(session: Session, prefix: Sequence[int], ids: Sequence[int]) -> set[int]:
-    """Return those of some tokens that no rule of the search forbids after ``prefix``."""
-    allowed = permitted(build_rules(session.config, EOS), prefix, session.system.target.size)
-    return {token for token in ids if allowed[token]}
+def permitted_mask(session: Session, prefix: Sequence[int]) -> np.ndarray:
+    """Return which tokens no rule of the search forbids after ``prefix``, (V,)."""
+    return permitted(build_rules(session.config, EOS), prefix, session.system.target.size)
 
 
 def source_tokenizers(system: System) -> dict[str, Tokenizer]:
