@@ -208,3 +208,23 @@ def test_the_rule_leaves_what_is_forced_off_its_outputs_free() -> None:
     assert permitted([rule], [5, 6], 10).nonzero()[0].tolist() == [1]
     assert permitted([rule], [5, 7], 10).nonzero()[0].tolist() == [8]
     assert permitted([rule], [9, 9], 10).all() and permitted([rule], [5, 9], 10).all()
+
+
+def test_a_label_that_the_run_does_not_know_is_named(tmp_path: Path, call: Any) -> None:
+    settings = SMALL | {"target": {"tokenizer": {"kind": "symbols"}}}
+    settings["training"] = settings["training"] | {"max_updates": 2}
+    dragoman.train(write_rows(tmp_path / "rows.tsv"), out=tmp_path / "run", settings=settings)
+    file = tmp_path / "test.tsv"
+    file.write_text("abba\tneutral\nbbb\tnegative\naab\tmixed\n", encoding="utf-8")
+    evaluated = call("evaluate", tmp_path / "run", file).out.decode()
+    assert "accuracy: references that are no class of this run: 1 of 3 (mixed)" in evaluated
+    assert "perplexity per token: references with unknown tokens, scored as <unk>: 1 of 3" in evaluated
+    assert (
+        "targets with unknown tokens, scored as <unk>: 1 (line 3: mixed)" in call("score", tmp_path / "run", file).err
+    )
+    scored = dragoman.score(tmp_path / "run", file)
+    assert [each.unknown for each in scored] == [0, 0, 1]
+    assert "unknown" not in repr(scored[0]) and "unknown tokens 1" in repr(scored[2])
+    file.write_text("abba\tneutral\nbbb\tnegative\n", encoding="utf-8")
+    assert b"no class" not in call("evaluate", tmp_path / "run", file).out
+    assert "unknown" not in call("score", tmp_path / "run", file).err

@@ -141,8 +141,17 @@ def expand_keys(settings: Mapping[str, Any], where: str = "settings") -> dict[st
 
 def nearest(word: str, choices: Sequence[str]) -> str:
     """Return a hint for a misspelt word: the nearest choice, or all of them."""
-    close = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
+    close = _close(word, choices)
     return f"did you mean {close[0]!r}?" if close else "choose from: " + ", ".join(sorted(choices))
+
+
+def is_near(word: str, choices: Sequence[str]) -> bool:
+    """Tell whether a word is probably one of the choices, misspelt."""
+    return bool(_close(word, choices))
+
+
+def _close(word: str, choices: Sequence[str]) -> list[str]:
+    return difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
 
 
 Suggest: TypeAlias = Callable[[str, Sequence[str]], str]  # an unknown key's path and the keys beside it → a hint

@@ -182,6 +182,25 @@ def test_columns_that_are_not_used_are_named(tmp_path: Path) -> None:
     assert "column 5 (e) and 2 more |" in notes(f"{many}\n{many.upper()}\n")
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sources\tanswer\na\tb\n", "no column is called 'source'; did you mean 'sources'?"),
+        ("7.4.61\t2061-04-07\n", "The first row is: 7.4.61 | 2061-04-07. If it is a header, select columns by "
+         "these names; if it is data, by number, for example: --source 1 --target 2"),
+        ("2061\n", "and 2 columns are read (source, target), but the first row has 1: 2061; give another file"),
+    ],
+)  # fmt: skip
+def test_a_first_row_without_the_selected_names_is_not_taken_for_names(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    """A run that was trained on named columns reads every other table by these names."""
+    path = write(tmp_path, text + "x\ty\n" * 3)
+    with pytest.raises(UserError) as refused:
+        read(path, DataConfig(source="source", target="target"))
+    assert expected in str(refused.value) and "choose from" not in str(refused.value)
+
+
 def test_a_tsv_file_in_quotes_is_said(tmp_path: Path) -> None:
     quoted = write(tmp_path, '"a"\t"b"\n"c"\t"d"\n')
     assert "every cell is in quotes" in read(quoted).audit.notes[-1]

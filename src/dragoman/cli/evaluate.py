@@ -31,6 +31,7 @@ from dragoman.cli.options import (
     parse_column,
     print_json,
 )
+from dragoman.tables import shorten
 
 if TYPE_CHECKING:
     from dragoman.data.reading.read import Corpus
@@ -125,6 +126,9 @@ def score(
         per_word = perplexity(sum(len(split_words(text)) + 1 for text in texts))
         per_character = perplexity(sum(len(text) + 1 for text in texts))
         summary += f" per token, {per_word:.3f} per word, {per_character:.3f} per character"
+    if unknown := [example for example, scored in zip(examples, scored_rows, strict=True) if scored.unknown]:
+        first = f"line {unknown[0].line}: {shorten(unknown[0].target)}"
+        summary += f"; targets with unknown tokens, scored as <unk>: {len(unknown):,} ({first})"
     messages.note(summary)
 
 

@@ -108,6 +108,7 @@ def measure(
         source_lengths=[source_length(system, source) for source in decoded.sources],
         log_probs=[scored.log_prob for scored in decoded.scored],
         tokens=[len(scored.tokens) for scored in decoded.scored],
+        unknown=sum(scored.unknown > 0 for scored in decoded.scored),
         symbols=system.target.kind == "symbols",
         examples=decoded.examples,
         classes=system.classes,

@@ -176,9 +176,12 @@ class Scored:
     log_probs: tuple[float, ...]
     source: Raw | None = None  # None for a language model
     target: str = ""
+    unknown: int = 0  # tokens of the target that are not in the vocabulary, scored as <unk>
 
     def __repr__(self) -> str:
-        return f"Scored({shorten(self.target)!r}, log_prob {self.log_prob:.3f}, perplexity {self.perplexity:.3f})"
+        numbers = f"log_prob {self.log_prob:.3f}, perplexity {self.perplexity:.3f}"
+        unknown = f", unknown tokens {self.unknown}" if self.unknown else ""
+        return f"Scored({shorten(self.target)!r}, {numbers}{unknown})"
 
     @property
     def perplexity(self) -> float:

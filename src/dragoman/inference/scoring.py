@@ -104,7 +104,8 @@ def force_paths(
 ) -> list[ForcedPath]:
     """Score several outputs of one input, with the ``alternatives`` likeliest tokens at each place.
 
-    ``permitted`` returns which tokens may be written after a prefix, (V,); None: all of them. ``on_batch`` is called before each batch of outputs, and may end the scoring by raising.
+    ``permitted`` returns which tokens may be written after a prefix, (V,); None: all of them. ``on_batch`` is called
+    before each batch of outputs, and may end the scoring by raising.
     """
     engine = engine.of_sequences
     longest = max(1, *map(len, sequences)) if sequences else 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from dragoman.config import TooLong
 from dragoman.data.examples import SOURCE, tidy
-from dragoman.data.vocabulary import EOS
+from dragoman.data.vocabulary import EOS, UNK
 from dragoman.errors import UserError
 from dragoman.inference.batches import answer_in_batches
 from dragoman.inference.predictions import Prediction, Scored, empty_prediction
@@ -229,4 +229,4 @@ class Session(Steps):
     ) -> Scored:
         source = None if self.system.is_language_model else prepared.source
         pieces = tuple(self.system.target.pieces(tokens))
-        return Scored(float(sum(log_probs)), pieces, log_probs, source, target)
+        return Scored(float(sum(log_probs)), pieces, log_probs, source, target, list(tokens).count(UNK))

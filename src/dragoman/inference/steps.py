@@ -171,7 +171,8 @@ class Steps:
         """Return each output as the model sees it when its tokens are given, with the likeliest alternatives.
 
         ``permitted`` returns which tokens may be written after a prefix, (V,); only they are counted in a rank or
-        offered as alternatives. None: all tokens. ``on_batch`` is called before each batch of outputs, and may end the scoring by raising.
+        offered as alternatives. None: all tokens. ``on_batch`` is called before each batch of outputs, and may end the
+        scoring by raising.
         """
         from dragoman.inference.scoring import force_paths
 

@@ -146,5 +146,9 @@ def locate(column: ColumnName, names: Sequence[str] | None, width: int, where: s
 
 def nearest_name(name: str, names: Sequence[str]) -> str:
     """Return a hint for a misspelt name. Long names, which may be data, are shortened."""
-    shortened = [other if len(other) <= LONGEST_NAME else other[: LONGEST_NAME - 1] + "…" for other in names[:20]]
-    return nearest(name, shortened)
+    return nearest(name, shorten_names(names))
+
+
+def shorten_names(names: Sequence[str]) -> list[str]:
+    """Return the first names, short enough for a message."""
+    return [name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…" for name in names[:20]]

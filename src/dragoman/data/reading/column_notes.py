@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from dragoman.data.reading.choosing import PROPOSED, Candidates
+from dragoman.config import is_near
+from dragoman.data.reading.choosing import PROPOSED, Candidates, nearest_name, shorten_names
 from dragoman.data.reading.columns import ColumnSelection
 from dragoman.data.reading.table import Table
 from dragoman.errors import UserError
@@ -39,6 +40,31 @@ def note_unused(
         it = "it" if len(texts) == 1 else "them"
         note += f"; to read {it} too: {candidates.options(sorted([*texts, columns[0]]), columns[-1])}"
     return [note]
+
+
+def refuse_first_row(where: str, cells: Sequence[str], name: str, selection: ColumnSelection) -> NoReturn:
+    """Refuse a table whose first row does not have a selected name.
+
+    Without a similar name in it nobody can tell whether the row is a header or data, so its cells are not offered as
+    names.
+    """
+    shown = shorten_names(cells)
+    problem = f"{where}: no column is called {name!r}"
+    if is_near(name, shown):
+        raise UserError(f"{problem}; {nearest_name(name, cells)}")
+    wanted = len(selection.columns())
+    if len(cells) < wanted:
+        names = ", ".join(str(column) for column in selection.columns())
+        raise UserError(
+            f"{problem}, and {wanted} columns are read ({names}), but the first row has {len(cells)}: "
+            f"{' | '.join(shown)}; give another file"
+        )
+    sources = "".join(f"--source {number} " for number in range(1, 1 + len(selection.sources or {})))
+    target = "" if selection.target is None else f"--target {wanted}"
+    raise UserError(
+        f"{problem}. The first row is: {' | '.join(shown)}. If it is a header, select columns by these names; if it is "
+        f"data, by number, for example: {sources}{target}".rstrip()
+    )
 
 
 def refuse_one_column(table: Table, rows: Sequence[tuple[int, list[Any]]], count: int) -> NoReturn:

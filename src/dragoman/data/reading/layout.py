@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dragoman.data.reading.choosing import Candidates, choose, nearest_name
-from dragoman.data.reading.column_notes import describe_columns, note_unused, refuse_one_column
+from dragoman.data.reading.column_notes import describe_columns, note_unused, refuse_first_row, refuse_one_column
 from dragoman.data.reading.columns import ColumnSelection, Header
 from dragoman.data.reading.headers import as_names, file_columns, is_header, look_like_names
 from dragoman.data.reading.table import IN_MEMORY, Record, Table
@@ -175,6 +175,6 @@ def _decide_header(
         names = as_names(cells)
         for name in selection.names():
             if name not in names:
-                raise UserError(f"{table.place(number)}: no column is called {name!r}; {nearest_name(name, names)}")
+                refuse_first_row(table.place(number), names, name, selection)
         return True
     return len(cells) == usual and is_header([row for _, row in rows])

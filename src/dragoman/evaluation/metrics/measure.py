@@ -15,6 +15,7 @@ from dragoman.evaluation.metrics.perplexity import bits, perplexity
 from dragoman.evaluation.metrics.registry import METRICS, compute_statistics, label_metric
 from dragoman.evaluation.metrics.report import LengthBucket, Report, Score
 from dragoman.evaluation.metrics.words import split_words
+from dragoman.tables import shorten
 
 
 def measure_outputs(
@@ -27,6 +28,7 @@ def measure_outputs(
     length_unit: str = "tokens",
     log_probs: Sequence[float] | None = None,
     tokens: Sequence[int] | None = None,
+    unknown: int = 0,
     symbols: bool = False,
     examples: int | None = None,
     classes: Sequence[str] = (),
@@ -36,11 +38,12 @@ def measure_outputs(
     """Measure each output against its references, of which there is at least one.
 
     ``log_probs`` and ``tokens`` are, for each row, the log-probability of a reference and its
-    number of tokens, the end symbol included; with them the report has a perplexity. ``symbols``
-    says that targets are symbols separated by spaces: then the word error rate is called symbol
-    error rate (on phones: PER). ``examples`` is the number of rows in the data, where those with the
-    same source were put together. ``classes`` are those of a classifier; without them, targets that
-    look like classes are recognised.
+    number of tokens, the end symbol included; with them the report has a perplexity. ``unknown`` is
+    the number of rows whose reference has tokens that are not in the vocabulary. ``symbols`` says
+    that targets are symbols separated by spaces: then the word error rate is called symbol error
+    rate (on phones: PER). ``examples`` is the number of rows in the data, where those with the same
+    source were put together. ``classes`` are those of a classifier; without them, targets that look
+    like classes are recognised.
     """
     names = [headline, *(name for name in metrics if name != headline)]
     statistics = {name: compute_statistics(name, outputs, references) for name in names if name != "perplexity"}
@@ -50,12 +53,19 @@ def measure_outputs(
         raise UserError("perplexity needs log_probs and tokens, one of each for every row")
     if any(len(each.rows) != len(outputs) for each in statistics.values()):
         raise UserError(f"give one log-probability and one number of tokens for each of the {len(outputs)} rows")
+    signatures = {name: each.signature for name, each in statistics.items()}
+    if unknown and "perplexity" in signatures:
+        signatures["perplexity"] = f"references with unknown tokens, scored as <unk>: {unknown:,} of {len(outputs):,}"
+    if new := sorted({text for options in references for text in options if text not in classes} if classes else ()):
+        rows = sum(not {*options} & {*classes} for options in references)
+        listed = ", ".join(shorten(label) for label in new[:5]) + (", …" if len(new) > 5 else "")
+        signatures[headline] = f"references that are no class of this run: {rows:,} of {len(outputs):,} ({listed})"
     scores = _score(
         statistics,
         resamples,
         seed,
         labels={name: label_metric(name, classes=bool(classes), symbols=symbols) for name in statistics},
-        signatures={name: each.signature for name, each in statistics.items()},
+        signatures=signatures,
     )
     return Report(
         rows=len(outputs),
