@@ -86,7 +86,7 @@ export interface Run {
   evaluation: Evaluation | null;
   held_out: "test" | "dev" | ""; // Which rows of its own it is measured on: "dev" if it has no test rows, "" if their files no longer exist.
   train_files: string[]; // Training files that still exist.
-  test_files: string[]; // Test files that still exist, or dev files if the run has no test files.
+  test_files: string[]; // Test files that still exist, then dev files.
 }
 
 /** Training started, or was resumed. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -31,6 +32,20 @@ def test_the_first_view_shows_a_decoded_dev_row(page: Any, studio: Any) -> None:
     page.get_by_label("Example from the dev rows").select_option("1")
     expect(page.get_by_label("Input", exact=True)).to_have_value(offered[1]["source"]["source"])
     expect(page.get_by_test_id("results")).to_have_attribute("data-input", offered[1]["source"]["source"])
+
+
+def test_a_first_view_without_rows_to_try_says_why(page: Any, serves: Any, tiny_run: Any, tmp_path: Any) -> None:
+    """The files of the data may be gone, or named relative to another folder."""
+    from dragoman.training.run import train
+
+    settings = tiny_run.settings | {"training": tiny_run.settings["training"] | {"max_updates": 2}}
+    pairs = Path(shutil.copy(tiny_run.pairs, tmp_path / "pairs.tsv"))
+    train(pairs, out=tmp_path / "run", settings=settings)
+    pairs.unlink()
+    with serves(tmp_path / "run") as studio:
+        page.goto(studio.address)
+        expect(page.get_by_text("Nothing is decoded yet")).to_be_visible()
+        expect(page.get_by_text("the files of this run's data were not found")).to_be_visible()
 
 
 def test_a_typed_input_is_decoded(page: Any, studio: Any) -> None:

@@ -296,5 +296,9 @@ def test_a_run_without_test_rows_is_measured_on_dev_rows(tiny_run: Any, tmp_path
     dev = Path(shutil.copy(tiny_run.pairs, tmp_path / "dev.tsv"))
     train(tiny_run.pairs, dev=dev, out=tmp_path / "run", settings=settings)
     assert describe_run(tmp_path / "run", "run").held_out == "dev"
+    assert describe_run(tmp_path / "run", "run").test_files == [str(dev)]
+    test = Path(shutil.copy(tiny_run.pairs, tmp_path / "test.tsv"))
+    train(tiny_run.pairs, dev=dev, test=test, out=tmp_path / "tested", settings=settings)
+    assert describe_run(tmp_path / "tested", "tested").test_files == [str(test), str(dev)], "dev rows are offered too"
     dev.unlink()
     assert describe_run(tmp_path / "run", "run").held_out == ""

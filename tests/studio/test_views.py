@@ -202,6 +202,21 @@ def test_a_reference_that_the_request_excludes_is_no_search_error(recurrent: Sys
     assert prediction.reference is not None and prediction.reference.verdict == "excluded"
 
 
+def test_a_reference_that_was_forced_is_not_simply_found(recurrent: System) -> None:
+    best = recurrent("abcd")
+    free, _ = predict(recurrent, "abcd", make_request(reference=best))
+    assert free.reference is not None and free.reference.sentence == "The best output is the reference."
+    forced, _ = predict(recurrent, "abcd", make_request(reference=best, prefix_tokens=recurrent.target.encode(best[0])))
+    assert forced.reference is not None and forced.reference.verdict == "found"
+    assert forced.reference.sentence == "With the forced beginning, the best output is the reference."
+
+
+def test_scores_in_a_sentence_have_the_minus_sign_of_the_page(recurrent: System) -> None:
+    prediction, _ = predict(recurrent, "abcd", make_request(reference="hhhhhh"))
+    assert prediction.reference is not None and "(−" in prediction.reference.sentence
+    assert "-" not in prediction.reference.sentence
+
+
 def test_a_search_error_is_told_from_a_model_error(recurrent: System) -> None:
     """What a wide beam finds and greedy search does not is a search error of the greedy search."""
     for text in ("abcd", "hgfe", "aabbcc", "dcbahg", "ghab", "fedcba", "ahbgcf", "ccddee"):

@@ -13,7 +13,7 @@ export function ReferenceNote({ reference }: { reference: Reference }) {
       </div>
       <p>{reference.sentence}</p>
       <p className="hint">
-        score {number(reference.score)}, log p {number(reference.log_prob)}
+        {number(reference.score) !== number(reference.log_prob) && `score ${number(reference.score)}, `}log p {number(reference.log_prob)}
         {reference.lost_at !== null && `; fell out of the beam at step ${reference.lost_at + 1}`}
         {reference.margin !== null && `, by ${number(reference.margin)}`}
       </p>

@@ -38,6 +38,9 @@ export function PredictView({ decoding, go }: { backend: Backend; decoding: Deco
           !problem && (
             <Empty title="Nothing is decoded yet">
               Enter an input. You will see the best outputs, how sure the model was of each token, and what else it considered.
+              {!decoding.run.train_files.length && !decoding.run.is_language_model && (
+                <> There are no dev rows to choose from, because the files of this run's data were not found from the folder in which the studio was started.</>
+              )}
             </Empty>
           )
         )}
@@ -167,6 +170,7 @@ function Results({ decoding, prediction, go }: { decoding: Decoding; prediction:
     decodeFromHere({ forced: [...before.map((token) => token.id), alternative.id] });
   };
   const unknown = Object.values(prediction.unknown).flat();
+  const isRankedByScore = prediction.outputs.some((one) => number(one.score) !== number(one.log_prob));
   return (
     <div ref={top} aria-busy={busy} className={busy ? "waiting" : ""} data-testid="results" data-input={sourceText(prediction.input)}>
       {unknown.length > 0 && (
@@ -200,7 +204,7 @@ function Results({ decoding, prediction, go }: { decoding: Decoding; prediction:
               </div>
             </div>
             <div className="scores">
-              <span>score <b>{number(one.score)}</b></span>
+              {isRankedByScore && <span>score <b>{number(one.score)}</b></span>}
               <span>log p <b>{number(one.log_prob)}</b></span>
             </div>
           </li>

@@ -113,4 +113,4 @@ class Run(Record):
     train_files: list[str]
     """Training files that still exist."""
     test_files: list[str]
-    """Test files that still exist, or dev files if the run has no test files."""
+    """Test files that still exist, then dev files."""

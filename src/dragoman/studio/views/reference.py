@@ -115,21 +115,27 @@ def _is_forbidden(inspection: Inspection, path: ForcedPath) -> bool:
 
 def _explain(inspection: Inspection, verdict: Verdict, path: ForcedPath, score: float, lost_at: int | None) -> str:
     if verdict == "found":
-        return "The best output is the reference."
-    best = inspection.result.best.score
+        is_forced = bool(inspection.prefix) and not inspection.system.is_language_model
+        return f"{'With the forced beginning, the' if is_forced else 'The'} best output is the reference."
+    best = _signed(inspection.result.best.score)
     if verdict == "excluded":
         if not _begins_as_forced(inspection, path):
             return "No output can be the reference, because it does not begin as the forced beginning does."
         return "No output can be the reference, because it has something that the search may not write."
     if verdict == "search error":
-        sentence = f"The model scores the reference ({score:.3f}) higher than the output ({best:.3f})"
+        sentence = f"The model scores the reference ({_signed(score)}) higher than the output ({best})"
         was_found = lost_at is None and len(follow_path(inspection, path.tokens)) == len(path.tokens)
         sentence += ", yet it ranks lower here." if was_found else ", but the search dropped it."
     else:
-        shown = f"{score:.3f}" if np.isfinite(score) else "probability zero"
-        sentence = f"The model scores the output ({best:.3f}) higher than the reference ({shown})."
+        shown = _signed(score) if np.isfinite(score) else "probability zero"
+        sentence = f"The model scores the output ({best}) higher than the reference ({shown})."
     if UNK in path.tokens:
         sentence += " The reference has tokens that are not in the vocabulary."
     if lost_at is not None and inspection.session.config.beam > 1:
         sentence += f" It left the beam at token {lost_at + 1}."
     return sentence
+
+
+def _signed(value: float) -> str:
+    """Return a score with the minus sign that the page writes everywhere."""
+    return f"{value:.3f}".replace("-", "−")

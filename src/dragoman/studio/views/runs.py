@@ -56,7 +56,7 @@ def describe_run(folder: Path, identity: str, parameters: int | None = None, nam
         evaluation=_read_evaluation(folder),
         held_out=_name_held_out(folder, files),
         train_files=files.get("train", []),
-        test_files=files.get("test", []) or files.get("dev", []),
+        test_files=[*files.get("test", []), *files.get("dev", [])],
     )
 
 
