@@ -26,7 +26,7 @@ LARGEST = 300_000  # bytes
 CELLS = (
     """# Dragoman in a notebook
 
-Dates in English to ISO dates: check the data, train for a few minutes, and look inside. Everything here is
+Dates in English to ISO dates: check the data, train for a minute, and look inside. Everything here is
 described in `docs/python.md`.""",
     """import random
 from datetime import date, timedelta
