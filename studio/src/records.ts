@@ -388,6 +388,7 @@ export interface ErrorRow {
   values: Record<string, number>; // Metrics of this row alone, by name.
   log_prob: number; // Of the output.
   reference_log_prob: number | null; // Of the first reference; None if its probability is zero.
+  search_error: boolean; // Whether the search would have ranked the reference above the output, and lost it.
   source_length: number; // In tokens or positions.
   output_length: number; // In tokens.
   reference_length: number; // In tokens.

@@ -16,9 +16,11 @@ from dragoman.evaluation.evaluate import evaluate, measure
 from dragoman.evaluation.rows import decode_rows, diff_texts, row_statistics
 from dragoman.inference.system import System
 from dragoman.studio import records
+from dragoman.studio.inspection import inspect
 from dragoman.studio.run_data import read_files, read_run_data, read_test_examples
 from dragoman.studio.views.comparison import describe_comparison
 from dragoman.studio.views.errors import describe_errors
+from dragoman.studio.views.prediction import describe_prediction
 
 
 def compare(*arguments: Any, **options: Any) -> records.Comparison:
@@ -53,6 +55,18 @@ def test_the_rows_of_a_run_are_found_again(tiny_run: Any, recurrent: System) -> 
     assert side == "test" and rows == data.test and len(data.train) + len(data.dev) + len(data.test) == 200
     with pytest.raises(UserError, match="no such file"):
         read_files(recurrent, [str(tiny_run.folder / "nothing.tsv")])
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_a_search_error_in_the_table_is_one_inside(tiny_run: Any, recurrent: System, beam: int) -> None:
+    """Both views rank by what the search ranks by, which may be an average over tokens."""
+    rows, side = read_test_examples(recurrent, tiny_run.folder)
+    wrong = [row for row in describe_errors(recurrent, rows, side, beam=beam).rows if not row.correct]
+    assert wrong
+    for row in wrong:
+        request = records.PredictRequest(input=row.source, reference=row.references[0], beam=beam)
+        shown = describe_prediction(inspect(recurrent, row.source, request), request).reference
+        assert shown is not None and row.search_error == (shown.verdict == "search error")
 
 
 def test_errors_agree_with_the_evaluation(tiny_run: Any, recurrent: System) -> None:

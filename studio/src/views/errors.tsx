@@ -161,7 +161,7 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
                   <td className="figure" data-label="Length">{row.source_length}</td>
                   <td className="figure" data-label="log p" title={row.reference_log_prob === null ? undefined : `of the reference: ${number(row.reference_log_prob)}`}>
                     {number(row.log_prob, 2)}
-                    {row.reference_log_prob !== null && !row.correct && row.reference_log_prob > row.log_prob && <span className="tag warn" title="The reference is more probable than the output: the search lost it">search</span>}
+                    {row.search_error && <span className="tag warn" title="The model scores the reference higher than the output: the search lost it">search error</span>}
                   </td>
                   {open && <td><button className="quiet" onClick={() => open(row)} aria-label={`Look inside line ${row.line}`}>Look inside</button></td>}
                 </tr>

@@ -46,6 +46,8 @@ class ErrorRow(Record):
     """Of the output."""
     reference_log_prob: float | None
     """Of the first reference; None if its probability is zero."""
+    search_error: bool
+    """Whether the search would have ranked the reference above the output, and lost it."""
     source_length: int
     """In tokens or positions."""
     output_length: int

@@ -19,9 +19,11 @@ from dragoman.evaluation.rows import (
     row_statistics,
 )
 from dragoman.inference.system import System
+from dragoman.search.options import SearchConfig
 from dragoman.serving.queue import UNLIMITED, Job
 from dragoman.studio import records
 from dragoman.studio.views.media import Link, describe_source, link_nothing
+from dragoman.studio.views.reference import TOLERANCE
 from dragoman.studio.views.runs import describe_evaluation
 from dragoman.studio.views.tokens import RARE_BELOW, rare_tokens, source_tokenizers, unknown_words
 
@@ -48,7 +50,8 @@ def describe_errors(
     values = {name: each.row_scores() for name, each in statistics.items()}
     lines = [example.line for example in first_examples(examples)]
     count = min(limit, len(decoded.sources))
-    rows = [_describe_row(system, decoded, index, lines[index], values, link) for index in range(count)]
+    config = system.search_config(beam=beam)
+    rows = [_describe_row(system, decoded, index, lines[index], values, link, config) for index in range(count)]
     return records.Errors(
         run=run,
         file=file,
@@ -62,13 +65,22 @@ def describe_errors(
 
 
 def _describe_row(
-    system: System, decoded: Decoded, index: int, line: int, values: dict[str, np.ndarray], link: Link
+    system: System,
+    decoded: Decoded,
+    index: int,
+    line: int,
+    values: dict[str, np.ndarray],
+    link: Link,
+    config: SearchConfig,
 ) -> records.ErrorRow:
     prediction, scored, targets = decoded.predictions[index], decoded.scored[index], decoded.references[index]
     source = decoded.sources[index]
     tokenizers = source_tokenizers(system)
     spans = diff_texts(prediction.text, nearest_reference(prediction.text, targets), whole=bool(system.classes))
     texts, files = describe_source(system, source, link)
+    is_right = prediction.text in targets
+    own = prediction.outputs[0].log_prob / config.penalty(max(1, len(prediction.tokens)))
+    wanted = scored.log_prob / config.penalty(len(scored.tokens))
     return records.ErrorRow(
         index=index,
         line=line,
@@ -76,10 +88,11 @@ def _describe_row(
         files=files,
         references=targets,
         output=prediction.text,
-        correct=prediction.text in targets,
+        correct=is_right,
         values={name: float(scores[index]) for name, scores in values.items()},
         log_prob=prediction.outputs[0].log_prob,
         reference_log_prob=scored.log_prob if np.isfinite(scored.log_prob) else None,
+        search_error=not is_right and wanted > own + TOLERANCE,
         source_length=source_length(system, source),
         output_length=len(prediction.tokens),
         reference_length=len(scored.tokens),
