@@ -2,6 +2,7 @@
 
     python benchmarks/decode.py RUN FILE                        # five rounds, about 10 minutes
     python benchmarks/decode.py RUN FILE --hugging-face PYTHON  # with Hugging Face's generate as well
+    python benchmarks/decode.py RUN FILE --earlier CHECKOUT     # with the torch engine of an earlier commit
     python benchmarks/decode.py RUN FILE --quick                # one short round; nothing is written
 
 RUN is the folder of a trained run that reads one text, FILE a table like the one it was trained on. The run is copied,
@@ -49,13 +50,16 @@ def main() -> None:
         "--only", action="append", default=[], metavar="TEXT", help="contenders whose name has this text"
     )
     parser.add_argument("--hugging-face", metavar="PYTHON", help="of an environment with transformers")
+    parser.add_argument("--earlier", type=Path, metavar="CHECKOUT", help="folder of an earlier commit's checkout")
     parser.add_argument("--wait", type=float, default=20.0, help="seconds to wait for a quiet machine before each turn")
     parser.add_argument("--quick", action="store_true", help="one short round; nothing is written")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.sentences, options.single, options.wait = 1, 40, 5, 0.0
     with tempfile.TemporaryDirectory() as work:
-        prepared = prepare(options.run, options.file, Path(work), options.sentences, options.hugging_face)
+        prepared = prepare(
+            options.run, options.file, Path(work), options.sentences, options.hugging_face, options.earlier
+        )
         chosen = [
             each
             for each in prepared.contenders

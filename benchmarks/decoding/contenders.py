@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+EARLIER = "An earlier Dragoman"
 CHECKED = 50  # inputs that an export is compared on before it takes part
 LEFT_OUT = ("checkpoint*", "snapshots", "onnx", "ctranslate2", "portable")
 
@@ -21,6 +22,7 @@ class Contender:
 
     name: str
     command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables that it has beside the others'
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,13 @@ class Prepared:
     to_text: Callable[[Any], str]  # of a text, of the ids of tokens, or of their pieces
 
 
-def prepare(run: Path, file: Path, work: Path, rows: int, hugging_face: str | None) -> Prepared:
-    """Copy the run, export the copies, and write the inputs as texts, pieces and ids."""
+def prepare(
+    run: Path, file: Path, work: Path, rows: int, hugging_face: str | None, earlier: Path | None = None
+) -> Prepared:
+    """Copy the run, export the copies, and write the inputs as texts, pieces and ids.
+
+    ``earlier``: a checkout of an earlier commit, whose torch engine takes part first.
+    """
     import dragoman
     from dragoman.errors import UserError
     from dragoman.evaluation.reading import read_examples
@@ -63,6 +70,9 @@ def prepare(run: Path, file: Path, work: Path, rows: int, hugging_face: str | No
         return Contender(name, (sys.executable, str(HERE / "worker_dragoman.py"), str(folder), engine, str(inputs)))
 
     contenders = [dragoman_worker("Dragoman, torch", plain, "torch")]
+    if earlier is not None:
+        before = Contender(f"{EARLIER}, torch", contenders[0].command, {"PYTHONPATH": str(earlier.resolve() / "src")})
+        contenders.insert(0, before)
     for to, engine in (("portable", "native"), ("onnx", "onnx"), ("ctranslate2", "ctranslate2")):
         for folder, int8 in ((plain, False), (small, True)):
             suffix = " int8" if int8 else ""

@@ -42,6 +42,7 @@ class Worker:
     def __post_init__(self) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
         environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        environment |= self.contender.environment
         self.process = subprocess.Popen(
             self.contender.command,
             stdin=subprocess.PIPE,

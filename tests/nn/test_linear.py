@@ -1,12 +1,14 @@
-"""The linear layer that training takes is torch's, gradients and all."""
+"""The linear layers of training and of use are torch's, gradients and all."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from dragoman.nn.blocks.layers import Linear
+from dragoman.nn import kernels
+from dragoman.nn.blocks.layers import InferenceLinear, Linear
+from dragoman.nn.kernels.linear import LARGE
 
 
 def pair(inputs: int, outputs: int) -> tuple[Linear, nn.Linear]:
@@ -32,11 +34,9 @@ def test_it_is_torchs_layer_in_training(inputs: int, outputs: int) -> None:
 
 
 @pytest.mark.usefixtures("needs_bfloat16")
-def test_in_use_and_under_autocast_it_is_torchs_own() -> None:
+def test_under_autocast_it_is_torchs_own() -> None:
     ours, theirs = pair(700, 9)
     x = torch.randn(40, 700)
-    with torch.inference_mode():
-        assert torch.equal(ours(x), theirs(x))
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(ours(x.requires_grad_()), theirs(x))
 
@@ -45,3 +45,40 @@ def test_without_bias() -> None:
     layer = Linear(4, 3, bias=False)
     x = torch.randn(2, 4, requires_grad=True)
     assert torch.allclose(layer(x), x @ layer.weight.t())
+
+
+@pytest.mark.parametrize("shape", [(1, 128), (1, 1, 128), (5, 128), (64, 128), (3, 50, 128), (0, 128)])
+@pytest.mark.parametrize("outputs", [7, 10_000])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_in_use_small_and_large_products_are_torchs(shape: tuple[int, ...], outputs: int, has_bias: bool) -> None:
+    torch.manual_seed(outputs)
+    layer, x = InferenceLinear(128, outputs, bias=has_bias), torch.randn(shape)
+    with torch.inference_mode():
+        made = layer(x)
+        expected = nn.functional.linear(x, layer.weight, layer.bias)
+    assert made.shape == expected.shape
+    torch.testing.assert_close(made, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("weight", [torch.randn(2048, 300)[:, 44:], torch.randn(256, 2048).t()])
+def test_a_part_of_a_matrix_and_a_transposed_one_are_multiplied_too(weight: Tensor) -> None:
+    x = torch.randn(256, 10).t()
+    assert x.numel() * len(weight) > LARGE
+    with torch.inference_mode():
+        expected = nn.functional.linear(x, weight)
+        torch.testing.assert_close(kernels.linear(x, weight), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_with_gradients_and_with_the_plain_kernels_it_is_torchs_bit_for_bit() -> None:
+    layer, x = InferenceLinear(128, 300), torch.randn(64, 128)
+    assert torch.equal(layer(x), nn.functional.linear(x, layer.weight, layer.bias))
+    with kernels.plain(), torch.inference_mode():
+        assert torch.equal(layer(x), nn.functional.linear(x, layer.weight, layer.bias))
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
+@pytest.mark.usefixtures("needs_bfloat16")
+def test_other_types_of_numbers_are_multiplied_by_torch(kind: torch.dtype) -> None:
+    layer, x = InferenceLinear(128, 300).to(kind), torch.randn(64, 128, dtype=kind)
+    with torch.inference_mode():
+        assert torch.equal(layer(x), nn.functional.linear(x, layer.weight, layer.bias))

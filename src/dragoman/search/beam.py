@@ -11,6 +11,8 @@ from dragoman.search.rows import DecoderRows, block_size, check_scores
 from dragoman.search.trace import ABSENT, Candidates
 from dragoman.types import FINISHED, KEPT, PRUNED
 
+FEW = 4  # sources whose candidates are looked for one by one, without torch
+
 
 class Beam:
     """Choose by summed log-probability among all extensions of the live rows.
@@ -83,6 +85,14 @@ def best_extensions(
     count = min(count, width * vocabulary)
     if count == width == 1:
         return _best_of_single(log_probs, maxima, totals)
+    if sources <= FEW and log_probs.device.type == "cpu":
+        numbers, highest = log_probs.numpy().reshape(sources, width, -1), maxima.numpy().reshape(sources, width, -1)
+        found = [_best_of_source(*each, count) for each in zip(numbers, highest, totals, strict=True)]
+        if None not in found:
+            parent, tokens = (np.array(part) for part in zip(*found, strict=True))  # type: ignore[arg-type]
+            which = np.arange(sources)[:, None]
+            log_prob = numbers[which, parent, tokens]
+            return parent, tokens, log_prob, totals[which, parent] + log_prob
     before = torch.from_numpy(totals).to(log_probs.device)[:, :, None]  # (B, k, 1)
     blocks = maxima.shape[1]
     sums = (maxima.view(sources, width, blocks) + before).flatten(1)  # (B, k * blocks), double
@@ -113,11 +123,41 @@ def best_extensions(
     return parent, tokens, log_prob, total
 
 
+def _best_of_source(
+    log_probs: np.ndarray, maxima: np.ndarray, before: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return parent and token of the ``count`` best extensions of one source, (C,) each.
+
+    ``log_probs`` (k, V), ``maxima`` (k, blocks), ``before`` (k,). None: there are not so many. With few sources this
+    takes less time than operations of torch, each of which costs more than its work.
+    """
+    highest = maxima + before[:, None]  # double
+    if highest.size < count:
+        return None
+    bound = np.partition(highest, -count, axis=None)[-count]  # at least ``count`` extensions reach it, one in each block
+    if bound == -np.inf or np.isnan(highest.max()):  # too few are possible; the model has diverged
+        return None
+    row, block = np.nonzero(highest >= bound)
+    vocabulary = log_probs.shape[1]
+    size = 1 if maxima.shape[1] == vocabulary else block_size(vocabulary)
+    token = block[:, None] * size + np.arange(size)
+    total = log_probs[row[:, None], np.minimum(token, vocabulary - 1)] + before[row, None]
+    which, inside = np.nonzero((total >= bound) & (token < vocabulary))  # the last block may be shorter
+    parent, token, total = row[which], token[which, inside], total[which, inside]
+    order = np.lexsort((token, parent, -total))[:count]
+    return parent[order], token[order]
+
+
 def _best_of_single(
     log_probs: Tensor, maxima: Tensor, totals: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the best extension of each source, where each has one row; ``argmax`` returns the first of equal ones."""
     vocabulary = log_probs.shape[1]
+    if len(log_probs) <= FEW and log_probs.device.type == "cpu":
+        numbers = log_probs.numpy()
+        best = numbers.argmax(1)[:, None]
+        log_prob = numbers[np.arange(len(best))[:, None], best]
+        return np.zeros_like(totals, np.int64), best, log_prob, totals + log_prob
     token = maxima.argmax(1, keepdim=True)  # (B, 1): the token, or the block that it is in
     if maxima.shape[1] < vocabulary:
         size = block_size(vocabulary)

@@ -253,7 +253,10 @@ def _forbid(bans: Bans, scores: Tensor, begin: int) -> None:
                 f"search.forbidden: there is no token {last}, the vocabulary ends at {vocabulary - 1}; "
                 "give token numbers of this model"
             )
-        scores.index_fill_(1, torch.from_numpy(bans.everywhere).to(device), NEVER)
+        if device.type == "cpu":  # a third of the time that an operation of torch takes
+            scores.numpy()[:, bans.everywhere] = NEVER
+        else:
+            scores.index_fill_(1, torch.from_numpy(bans.everywhere).to(device), NEVER)
     if len(bans.rows):
         here = (bans.rows >= begin) & (bans.rows < begin + rows)
         pair = (torch.from_numpy(bans.rows[here] - begin), torch.from_numpy(bans.tokens[here]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from dragoman.config import Section
 from dragoman.nn import kernels
-from dragoman.nn.blocks.layers import LoopLinear
+from dragoman.nn.blocks.layers import InferenceLinear, LoopLinear
 from dragoman.nn.blocks.scored_attention import ScoredAttention
 from dragoman.nn.init import drawn_vector
 from dragoman.nn.lowering import Lowering
@@ -25,7 +25,7 @@ class Additive(ScoredAttention):
         super().__init__(config, query_width=query_width, memory_width=memory_width)
         hidden = config.width or query_width
         self.query = LoopLinear(query_width, hidden, bias=False)  # W1
-        self.key = nn.Linear(memory_width, hidden)  # W2
+        self.key = InferenceLinear(memory_width, hidden)  # W2
         self.vector = drawn_vector(hidden)  # v
 
     def keys(self, states: Tensor) -> Tensor:

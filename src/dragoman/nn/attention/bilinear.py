@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dragoman.config import Section
+from dragoman.nn.blocks.layers import InferenceLinear
 from dragoman.nn.blocks.scored_attention import ScoredAttention
 from dragoman.nn.lowering import Lowering
 
@@ -20,7 +21,7 @@ class Bilinear(ScoredAttention):
 
     def __init__(self, config: Config, *, query_width: int, memory_width: int) -> None:
         super().__init__(config, query_width=query_width, memory_width=memory_width)
-        self.project = nn.Linear(memory_width, query_width, bias=False)
+        self.project = InferenceLinear(memory_width, query_width, bias=False)
 
     def keys(self, states: Tensor) -> Tensor:
         return self.project(states)  # W h, once per source

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from dragoman.config import Section
 from dragoman.nn import kernels
-from dragoman.nn.blocks.layers import LoopLinear
+from dragoman.nn.blocks.layers import InferenceLinear, LoopLinear
 from dragoman.nn.blocks.scored_attention import ScoredAttention
 from dragoman.nn.init import drawn_vector
 from dragoman.nn.lowering import Lowering, to_array
@@ -47,7 +47,7 @@ class Location(ScoredAttention):
         super().__init__(config, query_width=query_width, memory_width=memory_width)
         hidden = config.width or query_width
         self.query = LoopLinear(query_width, hidden, bias=False)  # W
-        self.key = nn.Linear(memory_width, hidden)  # V and b
+        self.key = InferenceLinear(memory_width, hidden)  # V and b
         self.vector = drawn_vector(hidden)  # v
         self.filters = nn.Conv1d(1, config.filters, config.kernel, padding=config.kernel // 2, bias=False)  # F
         self.place = LoopLinear(config.filters, hidden, bias=False)  # U

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from dragoman.nn import kernels
 from dragoman.nn.lowering import Lowering
 
 SQRT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two terms (section 3.5)
@@ -72,7 +73,7 @@ class GatedConvolution(nn.Module):
         weight = self.convolve.weight  # (2 D, D, kernel)
         if x.shape[1] == weight.shape[2] and not torch.is_grad_enabled():  # one position: a product of matrices
             window = x.transpose(1, 2).flatten(1)  # (B, D * kernel)
-            return nn.functional.glu(nn.functional.linear(window, weight.flatten(1), self.convolve.bias))[:, None]
+            return nn.functional.glu(kernels.linear(window, weight.flatten(1), self.convolve.bias))[:, None]
         return nn.functional.glu(self.convolve(x.transpose(1, 2)), dim=1).transpose(1, 2)
 
     def lower(self, program: Lowering, x: str, reach: int = 0) -> str:

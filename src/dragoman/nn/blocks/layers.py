@@ -31,21 +31,19 @@ class Dropout(nn.Module):
 
 
 class Linear(nn.Linear):
-    """A linear layer, faster in training on a CPU than torch's."""
+    """A linear layer, faster in training and in use on a CPU than torch's."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) if self.bias is None else kernels.linear_with_bias(x, self.weight, self.bias)
+        if self.bias is None:
+            return kernels.linear(x, self.weight)
+        return kernels.linear_with_bias(x, self.weight, self.bias)
 
 
-class Readout(nn.Linear):
-    """The layer from features to the logits of a vocabulary, faster than torch's for a single row."""
+class InferenceLinear(nn.Linear):
+    """A linear layer, faster than torch's without gradients. With gradients it is torch's."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.numel() > x.shape[-1] or torch.is_grad_enabled():
-            return super().forward(x)
-        # as a product of a matrix and a vector; torch copies the matrix into another order to multiply it with one row
-        product = torch.mv(self.weight, x.flatten())
-        return (product if self.bias is None else product.add_(self.bias)).view(*x.shape[:-1], -1)
+        return kernels.linear(x, self.weight, self.bias)
 
 
 class LoopLinear(nn.Linear):

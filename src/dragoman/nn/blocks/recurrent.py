@@ -183,6 +183,24 @@ class RecurrentStack(nn.Module):
             states.append(cell_step(self.cell, gates, state[index], hidden_weight, hidden_bias))
         return states
 
+    def step_alone(
+        self, x: Tensor, fed: Tensor | None, state: Sequence[tuple[Tensor, ...]]
+    ) -> list[tuple[Tensor, ...]]:
+        """Do what ``step`` does after ``project_inputs``, for one step without gradients, x (N, D').
+
+        The first layer's input is put together, so that its weight is used whole, as it is stored.
+        """
+        states: list[tuple[Tensor, ...]] = []
+        below = x if fed is None else torch.cat([x, fed], 1)
+        for index, layer in enumerate(self.layers):
+            weight: Any = layer.weight_ih_l0
+            gates = kernels.linear(below, weight, self._bias(layer))
+            hidden_weight: Any = layer.weight_hh_l0
+            hidden_bias: Any = layer.bias_hh_l0
+            states.append(cell_step(self.cell, gates, state[index], hidden_weight, hidden_bias))
+            below = states[-1][0]
+        return states
+
     def _bias(self, layer: Any) -> Tensor:
         return layer.bias_ih_l0 if self.cell == "gru" else layer.bias_ih_l0 + layer.bias_hh_l0
 

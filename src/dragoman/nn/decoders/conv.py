@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from dragoman.config import Section
 from dragoman.nn.blocks.gated_convolution import SQRT_HALF, GatedConvolution
-from dragoman.nn.blocks.layers import Dropout, Embedding, Readout
+from dragoman.nn.blocks.layers import Dropout, Embedding, InferenceLinear
 from dragoman.nn.blocks.positions import PositionKind, Positions
 from dragoman.nn.contracts import Decoder, LoweredStep
 from dragoman.nn.lowering import LoweredMemory, Lowering
@@ -56,7 +56,7 @@ class Conv(Decoder):
         self.embedding = Embedding(vocabulary, config.embedding)
         self.positions = Positions(config.positions, config.embedding, config.max_positions)
         self.longest = self.positions.longest
-        self.enter = nn.Linear(config.embedding, config.width)
+        self.enter = InferenceLinear(config.embedding, config.width)
         self.layers = nn.ModuleList(GatedConvolution(config.width, config.kernel) for _ in range(config.layers))
         self.attentions = nn.ModuleList()
         if memory_width is not None:
@@ -65,8 +65,8 @@ class Conv(Decoder):
             )
         self.dropout = Dropout(config.dropout)
         feature_width = config.embedding if config.tie_embeddings else config.width
-        self.leave = nn.Linear(config.width, feature_width)
-        self.project = Readout(feature_width, vocabulary)
+        self.leave = InferenceLinear(config.width, feature_width)
+        self.project = InferenceLinear(feature_width, vocabulary)
         nn.init.zeros_(self.project.bias)
         if config.tie_embeddings:
             self.project.weight = self.embedding.weight
@@ -135,9 +135,11 @@ class _Attention(nn.Module):
 
     def __init__(self, width: int, embedding: int, memory_width: int) -> None:
         super().__init__()
-        self.query = nn.Linear(width, memory_width)
-        self.vector = nn.Linear(embedding, memory_width, bias=False) if embedding != memory_width else nn.Identity()
-        self.back = nn.Linear(memory_width, width)
+        self.query = InferenceLinear(width, memory_width)
+        self.vector = (
+            InferenceLinear(embedding, memory_width, bias=False) if embedding != memory_width else nn.Identity()
+        )
+        self.back = InferenceLinear(memory_width, width)
 
     def forward(self, x: Tensor, vectors: Tensor, fixed: dict[str, Tensor], sources: int) -> tuple[Tensor, Tensor]:
         """Return the contexts (N, T, D) and weights (N, T, S) of x (N, T, D)."""

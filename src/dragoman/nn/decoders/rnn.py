@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from dragoman.config import ConfigError, Section
 from dragoman.nn import kernels
 from dragoman.nn.blocks.hard_attention import Selection, join_choices, select_positions
-from dragoman.nn.blocks.layers import Dropout, Embedding, LoopLinear, Readout
+from dragoman.nn.blocks.layers import Dropout, Embedding, InferenceLinear, LoopLinear
 from dragoman.nn.blocks.recurrent import Cell, RecurrentStack
 from dragoman.nn.contracts import Attended, Attention, LoweredStep, ReadingDecoder
 from dragoman.nn.lowering import LoweredMemory, Lowering
@@ -131,7 +131,7 @@ class RNN(ReadingDecoder):
             self.output_vector = LoopLinear(config.width, feature_width, bias=False)
         self.squash = has_vector
         self.feature_width = feature_width
-        self.project = Readout(feature_width, vocabulary)
+        self.project = InferenceLinear(feature_width, vocabulary)
         if config.tie_embeddings:
             self.project.weight = self.embedding.weight
         else:
@@ -225,17 +225,23 @@ class RNN(ReadingDecoder):
         carry: Any = state.carry
         assert self.attention is not None
         memory = fixed["memory"]
-        projected_steps, weights = self.stack.project_inputs(embedded)  # (T, N, G * H): the tokens' part of the gates
+        alone = embedded.shape[1] == 1 and not (self.training or torch.is_grad_enabled())
+        steps, weights = embedded.transpose(0, 1), []
+        if not alone:
+            steps, weights = self.stack.project_inputs(embedded)  # (T, N, G * H): the tokens' part of the gates
         hidden = [tuple(layer.unbind(1)) for layer in carry["hidden"].unbind(1)]  # L of P of (N, H)
         fed, last = carry.get("fed"), carry.get("weights")  # the last output and the last attention weights
         outputs, contexts, maps, drawn = [], [], [], []
         # dropout on the vector that is fed back is drawn at each step, because the vector is made there
         with kernels.deferred_gradients():
-            for t, projected in enumerate(kernels.unbind_steps(projected_steps)):
+            for t, projected in enumerate(kernels.unbind_steps(steps)):
                 if self.attends_before:
                     context, step_weights, choices = self._attend(hidden[-1][0], memory, state.sources, last)
                     fed = context
-                hidden = self.stack.step(projected, fed, hidden, weights)
+                if alone:
+                    hidden = self.stack.step_alone(projected, fed, hidden)
+                else:
+                    hidden = self.stack.step(projected, fed, hidden, weights)
                 top = hidden[-1][0]  # (N, H)
                 if self.attends_after:
                     context, step_weights, choices = self._attend(top, memory, state.sources, last)

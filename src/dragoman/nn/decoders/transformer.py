@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from dragoman.nn import kernels
 from dragoman.nn.blocks.cache import (
+    FEW_QUERIES,
     attend,
     attend_in_parts,
     by_head,
@@ -30,7 +31,7 @@ from dragoman.nn.blocks.cache import (
     hide_padding,
     padded_columns,
 )
-from dragoman.nn.blocks.layers import Dropout, Embedding, Linear, Readout
+from dragoman.nn.blocks.layers import Dropout, Embedding, InferenceLinear, Linear
 from dragoman.nn.blocks.positions import Positions
 from dragoman.nn.blocks.transformer import BlockConfig, FeedForward, Sublayer, check_heads
 from dragoman.nn.contracts import LoweredStep, ReadingDecoder
@@ -69,15 +70,15 @@ class Transformer(ReadingDecoder):
         self.map_shape = (0, 0) if memory_width is None else (config.layers, config.heads)
         self.scale = math.sqrt(vector)
         self.embedding = Embedding(vocabulary, vector)
-        self.enter = nn.Linear(vector, config.width) if vector != config.width else nn.Identity()
+        self.enter = InferenceLinear(vector, config.width) if vector != config.width else nn.Identity()
         self.positions = Positions(config.positions, config.width, config.max_positions)
         self.longest = self.positions.longest
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(_Block(config, memory_width) for _ in range(config.layers))
         self.last_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
         tied = config.tie_embeddings
-        self.leave = nn.Linear(config.width, vector) if tied and vector != config.width else nn.Identity()
-        self.project = Readout(vector if tied else config.width, vocabulary, bias=False)  # section 3.4: no bias
+        self.leave = InferenceLinear(config.width, vector) if tied and vector != config.width else nn.Identity()
+        self.project = InferenceLinear(vector if tied else config.width, vocabulary, bias=False)  # section 3.4: no bias
         draw_xavier(self.project)
         if tied:
             self.project.weight = self.embedding.weight
@@ -136,7 +137,7 @@ class Transformer(ReadingDecoder):
         steps = length == 1 and not (self.training or torch.is_grad_enabled())  # ``_Block._step``
         if not steps and carry:
             hidden = hide_others(carry["entries"], past, state.sources, x)
-        elif steps and past:
+        elif steps and (past or each > 1):
             hidden = self._hide(carried, past + each, state.sources, x, collected)
         padding = fixed["padding"][:, None] if "padding" in fixed else None  # (B, 1, S)
         if padding is not None and not torch.is_grad_enabled():
@@ -171,7 +172,7 @@ class Transformer(ReadingDecoder):
         if not carry and each == 1:
             return {}
         places = torch.arange(past, past + each * length, device=x.device).view(each, length)
-        places = places.repeat(rows // each, 1)  # (N, T)
+        places = places.expand(rows // each, -1, -1).reshape(rows, length)  # (N, T)
         before = carry["entries"] if carry else torch.arange(past, device=x.device).expand(rows, -1)
         extended = {"entries": torch.cat([before, places], 1)}
         if "position" in carry:
@@ -259,7 +260,7 @@ class _Block(nn.Module):
 
         The lists collect attention weights, (N, H, T, P) and (N, T, H, S).
         """
-        if not (self.training or torch.is_grad_enabled()) and x.shape[1] == 1 and past["keys"].length:
+        if not (self.training or torch.is_grad_enabled()) and x.shape[1] == 1:
             return self._step(x, sources, past, hidden, memory, padding, self_weights, cross_weights)
         cache: dict[str, Growing] = {}
 
@@ -294,8 +295,8 @@ class _Block(nn.Module):
         cross_weights: list[Tensor] | None,
     ) -> tuple[Tensor, dict[str, Growing]]:
         """Do what ``forward`` does for one token of each row, x (N, 1, D), in as few operations as possible."""
-        linear = nn.functional.linear
         rows, _, width = x.shape
+        linear = kernels.linear if rows > FEW_QUERIES else nn.functional.linear  # of few rows no product is large
         heads = self.heads
         x = x.view(rows, width)
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from dragoman.config import Section
 from dragoman.nn.blocks.gated_convolution import SQRT_HALF, GatedConvolution, Norm, NormKind
-from dragoman.nn.blocks.layers import Dropout
+from dragoman.nn.blocks.layers import Dropout, InferenceLinear
 from dragoman.nn.blocks.positions import PositionKind, Positions
 from dragoman.nn.contracts import Encoder
 from dragoman.nn.lowering import LoweredMemory, Lowering
@@ -48,7 +48,7 @@ class Conv(Encoder):
         self.reach = config.kernel // 2
         self.positions = Positions(config.positions, input_width, config.max_positions)
         self.longest = self.positions.longest
-        self.enter = nn.Linear(input_width, config.width)
+        self.enter = InferenceLinear(input_width, config.width)
         self.layers = nn.ModuleList(GatedConvolution(config.width, config.kernel) for _ in range(config.layers))
         self.norms = nn.ModuleList(Norm(config.norm, config.width) for _ in range(config.layers))
         self.dropout = Dropout(config.dropout)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.nn import kernels
-from dragoman.nn.blocks.layers import Dropout, Linear
+from dragoman.nn.blocks.layers import Dropout, InferenceLinear, Linear
 from dragoman.nn.blocks.positions import Positions
 from dragoman.nn.blocks.transformer import BlockConfig, FeedForward, Sublayer, check_heads
 from dragoman.nn.contracts import Encoder
@@ -34,7 +34,7 @@ class Transformer(Encoder):
         self.width = config.width
         self.summary_shape = (1, 1, config.width)
         self.scale = math.sqrt(input_width)  # section 3.4
-        self.enter = nn.Linear(input_width, config.width) if input_width != config.width else nn.Identity()
+        self.enter = InferenceLinear(input_width, config.width) if input_width != config.width else nn.Identity()
         self.positions = Positions(config.positions, config.width, config.max_positions)
         self.longest = self.positions.longest
         self.self_attention_shape = (config.layers, config.heads)

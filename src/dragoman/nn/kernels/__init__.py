@@ -15,7 +15,7 @@ from dragoman.nn.kernels.attention import multi_head_attention, multi_head_self_
 from dragoman.nn.kernels.cross_entropy import cross_entropy_of_logits, projected_cross_entropy
 from dragoman.nn.kernels.deferred import deferred_gradients, loop_linear, loop_weighted_sum
 from dragoman.nn.kernels.dropout import apply_dropout, dropout_add, relu_dropout
-from dragoman.nn.kernels.linear import linear_with_bias
+from dragoman.nn.kernels.linear import linear, linear_with_bias
 from dragoman.nn.kernels.lstm import loop_lstm_step, padded_lstm
 from dragoman.nn.kernels.tanh import quick_tanh
 from dragoman.nn.kernels.time_steps import unbind_steps
@@ -32,6 +32,7 @@ __all__ = [
     "fast",
     "full_precision",
     "is_fast",
+    "linear",
     "linear_with_bias",
     "loop_additive_score",
     "loop_linear",

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from dragoman.nn.kernels._precision import autocasts, full_precision
 from dragoman.nn.kernels._switch import Twin, is_fast, sample
+from dragoman.nn.kernels.linear import linear
 from dragoman.nn.kernels.time_steps import GradientArena, concatenate
 
 
@@ -166,9 +167,9 @@ def loop_linear(x: Tensor, weight: Tensor, added: Tensor | None = None) -> Tenso
 
 def plain_linear(x: Tensor, weight: Tensor, added: Tensor | None = None) -> Tensor:
     """Return x Wᵀ (+ added)."""
-    if len(x) == 1 and not torch.is_grad_enabled():  # several times as fast as a product of matrices
-        product = torch.mv(weight, x[0])
-        return (product if added is None else product.add_(added[0]))[None]
+    if not torch.is_grad_enabled():
+        product = linear(x, weight)
+        return product if added is None else product.add_(added)
     return x @ weight.t() if added is None else torch.addmm(added, x, weight.t())
 
 

@@ -32,6 +32,9 @@ def loop_lstm_step(gates: Tensor, hidden: Tensor, cell: Tensor, weight: Tensor) 
     gates = loop_linear(hidden, weight, gates)
     if not is_fast():
         return plain_lstm_gates(gates, cell)
+    if not torch.is_grad_enabled():
+        opened, squashed, after = _open_gates(gates, cell)
+        return squashed.mul_(opened[:, -cell.shape[-1] :]), after
     return _LSTMGates.apply(gates, cell, arena_of(weight))
 
 
@@ -42,6 +45,19 @@ def plain_lstm_gates(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     return torch.sigmoid(out) * torch.tanh(cell), cell
 
 
+def _open_gates(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gates after their functions (N, 4 H), the squashed new cell, and the new cell, (N, H) each."""
+    width = cell.shape[-1]
+    opened = torch.empty_like(gates)
+    torch.sigmoid(gates[:, : 2 * width], out=opened[:, : 2 * width])
+    torch.sigmoid(gates[:, 3 * width :], out=opened[:, 3 * width :])
+    enter, forget, new, _ = opened.split(width, -1)
+    torch.mul(gates[:, 2 * width : 3 * width], 2, out=new)
+    new.sigmoid_().mul_(2).sub_(1)  # tanh(x) = 2 sigmoid(2x) - 1
+    after = torch.addcmul(enter * new, forget, cell)
+    return opened, (after * 2).sigmoid_().mul_(2).sub_(1), after
+
+
 class _LSTMGates(torch.autograd.Function):
     """The elementwise half of an LSTM step, as one autograd node.
 
@@ -50,18 +66,10 @@ class _LSTMGates(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, gates: Tensor, cell: Tensor, arena: GradientArena | None) -> tuple[Tensor, Tensor]:
-        width = cell.shape[-1]
-        opened = torch.empty_like(gates)
-        torch.sigmoid(gates[:, : 2 * width], out=opened[:, : 2 * width])
-        torch.sigmoid(gates[:, 3 * width :], out=opened[:, 3 * width :])
-        enter, forget, new, out = opened.split(width, -1)
-        torch.mul(gates[:, 2 * width : 3 * width], 2, out=new)
-        new.sigmoid_().mul_(2).sub_(1)  # tanh(x) = 2 sigmoid(2x) - 1
-        after = torch.addcmul(enter * new, forget, cell)
-        squashed = (after * 2).sigmoid_().mul_(2).sub_(1)
+        opened, squashed, after = _open_gates(gates, cell)
         ctx.save_for_backward(opened, cell, squashed)
         ctx.arena = arena
-        return out * squashed, after
+        return opened[:, -cell.shape[-1] :] * squashed, after
 
     @staticmethod
     def backward(ctx: Any, to_hidden: Tensor, to_cell: Tensor) -> tuple[Tensor, Tensor, None]:
