@@ -134,7 +134,9 @@ def _best_of_source(
     highest = maxima + before[:, None]  # double
     if highest.size < count:
         return None
-    bound = np.partition(highest, -count, axis=None)[-count]  # at least ``count`` extensions reach it, one in each block
+    bound = np.partition(highest, -count, axis=None)[
+        -count
+    ]  # at least ``count`` extensions reach it, one in each block
     if bound == -np.inf or np.isnan(highest.max()):  # too few are possible; the model has diverged
         return None
     row, block = np.nonzero(highest >= bound)

@@ -6,7 +6,7 @@ Multi-head attention itself is ``kernels.multi_head_attention``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -54,8 +54,10 @@ class Sublayer(nn.Module):
 
     def enter(self, x: Tensor) -> Tensor:
         """Return what the function gets, outside training."""
-        norm = self.norm
-        return torch.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps) if self.is_pre else x
+        if not self.is_pre:
+            return x
+        norm: Any = self._modules["norm"]  # as in ``weights_of``
+        return torch.layer_norm(x, norm.normalized_shape, *weights_of(norm), norm.eps)
 
     def leave(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the result for the x that came in and what the function made of it, outside training.
@@ -69,6 +71,16 @@ class Sublayer(nn.Module):
         if self.is_pre:
             return program.add("add", x, function(program.layer_norm(self.norm, x)))
         return program.layer_norm(self.norm, program.add("add", x, function(x)))
+
+
+def weights_of(layer: Any) -> tuple[Tensor, Tensor]:
+    """Return the weight and the bias of a layer.
+
+    ``layer.weight`` is found by a function of Python, which takes longer than the work that a
+    single row needs. A search asks for dozens of them for every token.
+    """
+    parameters = layer._parameters
+    return parameters["weight"], parameters["bias"]
 
 
 class FeedForward(nn.Module):

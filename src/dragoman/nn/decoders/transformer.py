@@ -33,7 +33,7 @@ from dragoman.nn.blocks.cache import (
 )
 from dragoman.nn.blocks.layers import Dropout, Embedding, InferenceLinear, Linear
 from dragoman.nn.blocks.positions import Positions
-from dragoman.nn.blocks.transformer import BlockConfig, FeedForward, Sublayer, check_heads
+from dragoman.nn.blocks.transformer import BlockConfig, FeedForward, Sublayer, check_heads, weights_of
 from dragoman.nn.contracts import LoweredStep, ReadingDecoder
 from dragoman.nn.init import draw_xavier
 from dragoman.nn.lowering import LoweredMemory, Lowering
@@ -134,7 +134,7 @@ class Transformer(ReadingDecoder):
             past, carry = history["0"]["keys"].length, {**carry, "entries": entries}
         carried = self._extend(carry, past, x, each)
         hidden = None  # what a row must not see in the cache, (B, 1, k, P); -inf hides
-        steps = length == 1 and not (self.training or torch.is_grad_enabled())  # ``_Block._step``
+        steps = length == 1 and not (self.training or torch.is_grad_enabled())  # ``_Block.step``
         if not steps and carry:
             hidden = hide_others(carry["entries"], past, state.sources, x)
         elif steps and (past or each > 1):
@@ -146,7 +146,8 @@ class Transformer(ReadingDecoder):
         maps: list[Tensor] | None = [] if need_attention else None
         for index, block in enumerate(self.blocks):
             name = str(index)
-            x, cache[name] = block(x, state.sources, history[name], hidden, fixed.get(name), padding, collected, maps)
+            advance: Any = block.step if steps else block
+            x, cache[name] = advance(x, state.sources, history[name], hidden, fixed.get(name), padding, collected, maps)
         features = self.leave(self.last_norm(x))
         attention = torch.cat(maps, 2) if maps else None  # (N, T, L * H, S)
         if attention is not None and "padding" in fixed:
@@ -258,10 +259,9 @@ class _Block(nn.Module):
     ) -> tuple[Tensor, dict[str, Growing]]:
         """Return the transformed x (N, T, D) and the cache with these tokens.
 
-        The lists collect attention weights, (N, H, T, P) and (N, T, H, S).
+        One token of each row, without gradients, is for ``step``. The lists collect attention
+        weights, (N, H, T, P) and (N, T, H, S).
         """
-        if not (self.training or torch.is_grad_enabled()) and x.shape[1] == 1:
-            return self._step(x, sources, past, hidden, memory, padding, self_weights, cross_weights)
         cache: dict[str, Growing] = {}
 
         def attend_to_past(y: Tensor) -> Tensor:
@@ -283,7 +283,7 @@ class _Block(nn.Module):
             x = self.around_memory(x, attend_to_memory)
         return self.around_feed_forward(x, self.feed_forward), cache
 
-    def _step(
+    def step(
         self,
         x: Tensor,
         sources: int,
@@ -298,10 +298,10 @@ class _Block(nn.Module):
         rows, _, width = x.shape
         linear = kernels.linear if rows > FEW_QUERIES else nn.functional.linear  # of few rows no product is large
         heads = self.heads
+        layers: Any = self._modules  # as in ``weights_of``
         x = x.view(rows, width)
 
-        y = self.around_self.enter(x)
-        projected = linear(y, self.project.weight, self.project.bias)
+        projected = linear(layers["around_self"].enter(x), *weights_of(layers["project"]))
         grouped = projected.view(sources, -1, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
         query, keys, values = grouped.unbind(0)  # (B, H, k, D / H) each
         cache = {"keys": past["keys"].append(keys), "values": past["values"].append(values)}
@@ -312,21 +312,21 @@ class _Block(nn.Module):
         if self_weights is not None and weights is not None:
             self_weights.append(weights.transpose(1, 2).reshape(rows, heads, 1, -1))
         context = context.transpose(1, 2).reshape(rows, width)
-        x = self.around_self.leave(x, linear(context, self.join.weight, self.join.bias))
+        x = layers["around_self"].leave(x, linear(context, *weights_of(layers["join"])))
 
         if memory is not None:
-            y = self.around_memory.enter(x)
-            query = linear(y, self.query.weight, self.query.bias).view(sources, -1, heads, width // heads)
+            query = linear(layers["around_memory"].enter(x), *weights_of(layers["query"]))
+            query = query.view(sources, -1, heads, width // heads)
             needed = cross_weights is not None
             context, weights = attend(query.transpose(1, 2), memory["keys"], memory["values"], padding, needed)
             if cross_weights is not None and weights is not None:
                 cross_weights.append(weights.transpose(1, 2).reshape(rows, 1, heads, -1))
             context = context.transpose(1, 2).reshape(rows, width)
-            x = self.around_memory.leave(x, linear(context, self.join_memory.weight, self.join_memory.bias))
+            x = layers["around_memory"].leave(x, linear(context, *weights_of(layers["join_memory"])))
 
-        inner, outer = self.feed_forward.inner, self.feed_forward.outer
-        y = torch.relu_(linear(self.around_feed_forward.enter(x), inner.weight, inner.bias))
-        x = self.around_feed_forward.leave(x, linear(y, outer.weight, outer.bias))
+        around, inside = layers["around_feed_forward"], layers["feed_forward"]._modules
+        y = torch.relu_(linear(around.enter(x), *weights_of(inside["inner"])))
+        x = around.leave(x, linear(y, *weights_of(inside["outer"])))
         return x.view(rows, 1, width), cache
 
     def _attend_to_past(
