@@ -26,7 +26,7 @@ from torch import Tensor
 
 from dragoman.errors import UserError
 from dragoman.search import run as search_run
-from dragoman.search.beam import best_extensions
+from dragoman.search.beam import FEW, best_extensions
 from dragoman.search.options import SearchConfig
 from dragoman.search.paths import draw, force
 from dragoman.search.rows import block_maxima
@@ -262,22 +262,39 @@ def test_a_rule_knows_a_row_by_its_tokens_alone(name: str, seed: int) -> None:
             assert (scores[row] == 0).tolist() == permitted([RULES[name]()], prefix, 5).tolist()
 
 
-def test_a_large_vocabulary_is_searched_by_blocks_and_ties_are_exact() -> None:
+@pytest.mark.parametrize("copies", [1, 3])  # 2 and 6 sources: few are looked through one by one
+def test_a_large_vocabulary_is_searched_by_blocks_and_ties_are_exact(copies: int) -> None:
     """Few different numbers, so that many sums are equal, against a plain sort."""
+    sources = 2 * copies
+    assert (sources <= FEW) == (copies == 1)
     for seed in range(12):
         generator = torch.Generator().manual_seed(seed)
         vocabulary = 1024 + 37 * seed
-        log_probs = -torch.randint(1, 4 if seed % 2 else 4000, (6, vocabulary), generator=generator).float() / 8
+        drawn = torch.randint(1, 4 if seed % 2 else 4000, (3 * sources, vocabulary), generator=generator)
+        log_probs = -drawn.float() / 8
         log_probs[:, ::3] = -torch.inf
-        totals = np.array([[0.0, -0.5, -np.inf], [-1.0, -1.0, -2.0]])
+        totals = np.array([[0.0, -0.5, -np.inf], [-1.0, -1.0, -2.0]] * copies)
         for count in (1, 4, 40):
             for width in (1, 3):
-                some = log_probs[: 2 * width]
-                sums = totals[:, :width, None] + some.view(2, width, -1).double().numpy()
-                order = np.argsort(-sums.reshape(2, -1), axis=1, kind="stable")[:, :count]
+                some = log_probs[: sources * width]
+                sums = totals[:, :width, None] + some.view(sources, width, -1).double().numpy()
+                order = np.argsort(-sums.reshape(sources, -1), axis=1, kind="stable")[:, :count]
                 parent, token, _, total = best_extensions(some, block_maxima(some), totals[:, :width], count)
                 assert (parent * vocabulary + token).tolist() == order.tolist()
-                np.testing.assert_array_equal(total, np.take_along_axis(sums.reshape(2, -1), order, 1))
+                np.testing.assert_array_equal(total, np.take_along_axis(sums.reshape(sources, -1), order, 1))
+
+
+@pytest.mark.parametrize("sources", [1, 6])
+@pytest.mark.parametrize("width", [1, 3])
+def test_fewer_extensions_than_asked_for_and_nan_are_seen(sources: int, width: int) -> None:
+    log_probs = torch.full((sources * width, 1100), -torch.inf)
+    log_probs[:, 1099] = -1.0
+    totals = np.zeros((sources, width))
+    _, token, _, total = best_extensions(log_probs, block_maxima(log_probs), totals, 4)
+    assert (total == -1.0).sum(1).tolist() == [width] * sources
+    assert (token[:, :width] == 1099).all()
+    log_probs[0, 7] = torch.nan
+    assert np.isnan(best_extensions(log_probs, block_maxima(log_probs), totals, 4)[3][0]).any()
 
 
 def test_a_forbidden_token_must_exist() -> None:

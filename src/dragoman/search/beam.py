@@ -86,13 +86,10 @@ def best_extensions(
     if count == width == 1:
         return _best_of_single(log_probs, maxima, totals)
     if sources <= FEW and log_probs.device.type == "cpu":
-        numbers, highest = log_probs.numpy().reshape(sources, width, -1), maxima.numpy().reshape(sources, width, -1)
-        found = [_best_of_source(*each, count) for each in zip(numbers, highest, totals, strict=True)]
-        if None not in found:
-            parent, tokens = (np.array(part) for part in zip(*found, strict=True))  # type: ignore[arg-type]
-            which = np.arange(sources)[:, None]
-            log_prob = numbers[which, parent, tokens]
-            return parent, tokens, log_prob, totals[which, parent] + log_prob
+        shape = sources, width, -1
+        few = _best_of_few(log_probs.numpy().reshape(shape), maxima.numpy().reshape(shape), totals, count)
+        if few is not None:
+            return few
     before = torch.from_numpy(totals).to(log_probs.device)[:, :, None]  # (B, k, 1)
     blocks = maxima.shape[1]
     sums = (maxima.view(sources, width, blocks) + before).flatten(1)  # (B, k * blocks), double
@@ -123,13 +120,33 @@ def best_extensions(
     return parent, tokens, log_prob, total
 
 
+def _best_of_few(
+    log_probs: np.ndarray, maxima: np.ndarray, totals: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    """Do what ``best_extensions`` does for few sources, whose numbers are (B, k, V) and (B, k, blocks).
+
+    This takes less time than operations of torch, each of which costs more than its work. None: a source has fewer
+    extensions than ``count``.
+    """
+    parents, tokens = [], []
+    for each in zip(log_probs, maxima, totals, strict=True):
+        best = _best_of_source(*each, count)
+        if best is None:
+            return None
+        parents.append(best[0])
+        tokens.append(best[1])
+    parent, token = np.array(parents), np.array(tokens)
+    which = np.arange(len(totals))[:, None]
+    log_prob = log_probs[which, parent, token]
+    return parent, token, log_prob, totals[which, parent] + log_prob
+
+
 def _best_of_source(
     log_probs: np.ndarray, maxima: np.ndarray, before: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return parent and token of the ``count`` best extensions of one source, (C,) each.
 
-    ``log_probs`` (k, V), ``maxima`` (k, blocks), ``before`` (k,). None: there are not so many. With few sources this
-    takes less time than operations of torch, each of which costs more than its work.
+    ``log_probs`` (k, V), ``maxima`` (k, blocks), ``before`` (k,). None: there are not so many.
     """
     highest = maxima + before[:, None]  # double
     if highest.size < count:

@@ -34,9 +34,8 @@ class Linear(nn.Linear):
     """A linear layer, faster in training and in use on a CPU than torch's."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.bias is None:
-            return kernels.linear(x, self.weight)
-        return kernels.linear_with_bias(x, self.weight, self.bias)
+        weight, bias = self.weight, self.bias
+        return kernels.linear(x, weight) if bias is None else kernels.linear_with_bias(x, weight, bias)
 
 
 class InferenceLinear(nn.Linear):

@@ -226,7 +226,7 @@ class RNN(ReadingDecoder):
         assert self.attention is not None
         memory = fixed["memory"]
         alone = embedded.shape[1] == 1 and not (self.training or torch.is_grad_enabled())
-        steps, weights = embedded.transpose(0, 1), []
+        steps, weights = embedded.transpose(0, 1), list[tuple[Tensor, Tensor]]()
         if not alone:
             steps, weights = self.stack.project_inputs(embedded)  # (T, N, G * H): the tokens' part of the gates
         hidden = [tuple(layer.unbind(1)) for layer in carry["hidden"].unbind(1)]  # L of P of (N, H)
