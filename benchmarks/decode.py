@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -58,15 +59,17 @@ def main() -> None:
         options.rounds, options.sentences, options.single, options.wait = 1, 40, 5, 0.0
     with tempfile.TemporaryDirectory() as work:
         prepared = prepare(
-            options.run, options.file, Path(work), options.sentences, options.hugging_face, options.earlier
+            options.run,
+            options.file,
+            Path(work),
+            options.sentences,
+            options.hugging_face,
+            options.earlier,
+            lambda name: not options.only or any(part.lower() in name.lower() for part in options.only),
         )
-        chosen = [
-            each
-            for each in prepared.contenders
-            if not options.only or any(part.lower() in each.name.lower() for part in options.only)
-        ]
+        chosen = prepared.contenders
         if not chosen:
-            sys.exit(f"--only: no contender has such a name; there are {[each.name for each in prepared.contenders]}")
+            sys.exit(f"--only: no contender has such a name: {', '.join(options.only)}")
         figures, outputs = run_rounds(
             chosen, prepared.rows, rounds=options.rounds, single=options.single, wait=options.wait
         )
@@ -80,6 +83,9 @@ def main() -> None:
         "processor": processor(), "cores": os.cpu_count(), "versions": versions(sys.executable, PACKAGES),
         "sentences": prepared.rows, "rounds": options.rounds,
     }  # fmt: skip
+    if options.earlier:
+        asked = ["git", "-C", str(options.earlier), "rev-parse", "--short", "HEAD"]
+        result["earlier"] = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
     if options.hugging_face:
         result["versions"] |= versions(options.hugging_face, ["transformers"])
     page = write_page(result)
@@ -138,6 +144,8 @@ def write_page(result: Mapping[str, Any]) -> str:
             cells = [_cell(row["measures"][f"beam {beam}, {measure}"]) for beam in BEAMS]
             lines.append(f"| {name} | {' | '.join(cells)} |")
         lines.append("")
+    if "earlier" in result:
+        lines += [*_compare_with_earlier(result), ""]
     lines += ["## Outputs", "", f"| contender | chrF, greedy | beam 5 | same as {result['first']}, greedy | beam 5 |",
               "|---|---:|---:|---:|---:|"]  # fmt: skip
     for name, row in result["contenders"].items():
@@ -151,6 +159,20 @@ def write_page(result: Mapping[str, Any]) -> str:
         f"{result['cores']} cores of {result['processor']}; {versions}."
     )
     return "\n".join([*lines, "", *wrap(about, 100)]) + "\n"
+
+
+def _compare_with_earlier(result: Mapping[str, Any]) -> list[str]:
+    """Return a table with the speed of each contender, divided by that of the first, the earlier commit."""
+    ways = [f"beam {beam}, {measure}" for measure in MEASURES for beam in BEAMS]
+    heads = [f"{measure}, {'greedy' if beam == 1 else f'beam {beam}'}" for measure in MEASURES for beam in BEAMS]
+    lines = [f"## Times the speed of commit {result['earlier']}", ""]
+    lines += [f"| contender | {' | '.join(heads)} |", f"|---|{'---:|' * len(ways)}"]
+    first = result["contenders"][result["first"]]["measures"]
+    for name, row in result["contenders"].items():
+        ratios = [row["measures"][way]["median"] / first[way]["median"] for way in ways]
+        speeds = [1 / ratio if way.endswith("batch 1") else ratio for way, ratio in zip(ways, ratios, strict=True)]
+        lines.append(f"| {name} | {' | '.join(f'{speed:.2f}' for speed in speeds)} |")
+    return lines
 
 
 def _cell(figure: Mapping[str, Any]) -> str:

@@ -36,11 +36,18 @@ class Prepared:
 
 
 def prepare(
-    run: Path, file: Path, work: Path, rows: int, hugging_face: str | None, earlier: Path | None = None
+    run: Path,
+    file: Path,
+    work: Path,
+    rows: int,
+    hugging_face: str | None,
+    earlier: Path | None,
+    is_wanted: Callable[[str], bool],
 ) -> Prepared:
     """Copy the run, export the copies, and write the inputs as texts, pieces and ids.
 
-    ``earlier``: a checkout of an earlier commit, whose torch engine takes part first.
+    ``earlier``: a checkout of an earlier commit, whose torch engine takes part first. ``is_wanted`` tells by the name
+    whether a contender takes part.
     """
     import dragoman
     from dragoman.errors import UserError
@@ -60,9 +67,9 @@ def prepare(
     (modality,) = system.modalities.values()
     if modality.tokenizer is not None:
         (name,) = system.modalities
-        names = name_tokens(modality.tokenizer)
+        tokens = name_tokens(modality.tokenizer)
         given["ids"] = [[int(token) for token in each.features[name]] for each in prepared]  # type: ignore[union-attr]
-        given["pieces"] = [[names[token] for token in ids[:-1]] for ids in given["ids"]]  # CTranslate2 adds the end
+        given["pieces"] = [[tokens[token] for token in ids[:-1]] for ids in given["ids"]]  # CTranslate2 adds the end
     inputs = work / "inputs.json"
     inputs.write_text(json.dumps(given), encoding="utf-8")
 
@@ -76,6 +83,9 @@ def prepare(
     for to, engine in (("portable", "native"), ("onnx", "onnx"), ("ctranslate2", "ctranslate2")):
         for folder, int8 in ((plain, False), (small, True)):
             suffix = " int8" if int8 else ""
+            names = [f"Dragoman, {engine}{suffix}", *([f"CTranslate2{suffix}"] if to == "ctranslate2" else [])]
+            if not any(map(is_wanted, names)):
+                continue
             if to not in FORMATS:
                 print(f"{engine}: this Dragoman has no such engine, left out", flush=True)
                 break
@@ -84,11 +94,11 @@ def prepare(
             except UserError as error:
                 print(f"{engine}{suffix} takes no part: {error}", flush=True)
                 continue
-            contenders.append(dragoman_worker(f"Dragoman, {engine}{suffix}", folder, engine))
+            contenders.append(dragoman_worker(names[0], folder, engine))
             if to == "ctranslate2":
                 model = str(folder / "ctranslate2" / "model")
                 worker = (sys.executable, str(HERE / "worker_ctranslate2.py"), model, str(inputs))
-                contenders.append(Contender(f"CTranslate2{suffix}", worker))
+                contenders.append(Contender(names[1], worker))
     if hugging_face is not None:
         worker = (hugging_face, str(HERE / "worker_hugging_face.py"), str(plain), str(inputs))
         contenders.append(Contender("Hugging Face", worker))
@@ -99,4 +109,5 @@ def prepare(
             return output
         return system.target.decode([pieces[token] if isinstance(token, str) else token for token in output])
 
+    contenders = [each for each in contenders if is_wanted(each.name)]
     return Prepared(contenders, [example.target for example in examples], len(texts), to_text)
