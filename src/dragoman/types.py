@@ -182,6 +182,7 @@ class Axis:
     labels: tuple[str, ...]  # one for each position
     grid: tuple[int, int] | None = None  # of a picture: rows and columns of regions, in reading order
     seconds: float | None = None  # of sound: how long a position lasts
+    frames: int | None = None  # of a feature sequence: how many of its frames a position moves on by
 
 
 class Growing:

@@ -98,6 +98,31 @@ def test_any_ids_decode_and_have_printable_pieces(tokenizer: Tokenizer, data: st
     assert tokenizer.pieces([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
 
 
+@quick
+@given(text=any_text | odd_text | known_text | st.sampled_from(TEXTS))
+@example(text=" a")
+def test_spans_are_in_order_and_cover_the_text(tokenizer: Tokenizer, text: str) -> None:
+    ids = [*tokenizer.encode(text), EOS]
+    decoded, spans = tokenizer.decode(ids), tokenizer.spans(ids)
+    assert len(spans) == len(ids) and spans[-1] == (len(decoded), len(decoded))
+    assert all(0 <= begin <= end <= len(decoded) for begin, end in spans)
+    assert spans == sorted(spans)
+    covered = {place for begin, end in spans for place in range(begin, end)}
+    spaces = {place for place, character in enumerate(decoded) if character == " "}
+    assert covered | spaces == set(range(len(decoded)))
+    if tokenizer.kind != "symbols":  # whose spaces are nobody's
+        assert covered == set(range(len(decoded)))
+
+
+@quick
+@given(data=st.data())
+def test_any_ids_have_spans_within_their_text(tokenizer: Tokenizer, data: st.DataObject) -> None:
+    ids = data.draw(st.lists(st.integers(0, tokenizer.size - 1), max_size=12))
+    decoded, spans = tokenizer.decode(ids), tokenizer.spans(ids)
+    assert len(spans) == len(ids)
+    assert all(0 <= begin <= end <= len(decoded) for begin, end in spans)
+
+
 def test_training_text_is_known_and_counted(tokenizer: Tokenizer) -> None:
     counts = [0] * tokenizer.size
     for text in TEXTS:

@@ -173,6 +173,12 @@ def test_one_label_for_each_state_of_an_encoder(case: Case, stride: int) -> None
         else:
             assert len(axis.labels) == math.ceil(int(mask.sum()) / stride)
         assert all(axis.labels)
+        spelled = modality.spans(array, stride)
+        assert (spelled is not None) == modality.has_tokenizer
+        if spelled is not None:
+            text, spans = spelled
+            assert len(spans) == len(axis.labels)
+            assert {place for begin, end in spans for place in range(begin, end)} == set(range(len(text)))
 
 
 def test_padding_is_invisible(case: Case) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dragoman.cli.align import align
 from dragoman.cli.check import check
 from dragoman.cli.compare import compare
 from dragoman.cli.evaluate import evaluate, score
@@ -31,6 +32,7 @@ VERBS = (
     predict,
     evaluate,
     score,
+    align,
     inspect,
     compare,
     report,

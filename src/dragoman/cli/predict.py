@@ -114,6 +114,28 @@ def predict(
         bool,
         typer.Option("--maps", help="With --json: add the attention and self-attention of every layer and head."),
     ] = False,
+    alignments: Annotated[
+        bool,
+        typer.Option(
+            "--alignments",
+            help="Add a column after each output: its links to the words of the source, as 0-0 1-2. With --json: links "
+            "with weights, times in recordings, boxes in pictures.",
+        ),
+    ] = False,
+    align_unit: Annotated[
+        str,
+        typer.Option(
+            help="What is aligned: words, tokens (characters or symbols, where the tokens are these), or auto."
+        ),
+    ] = "auto",
+    timings: Annotated[
+        str | None,
+        typer.Option(
+            help="Print when each word is heard instead of the output: json, ctm, srt or textgrid. --out is a file, or "
+            "for srt and textgrid a folder with a file for each recording.",
+            metavar="FORMAT",
+        ),
+    ] = None,
     device: Device = "auto",
     engine: Engine = "auto",
     out: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
@@ -131,13 +153,14 @@ def predict(
 
     Of a table, the columns are read that were the sources in training, by name or place; standard error says which.
 
-    With --n-best, the outputs for an input are separated by tabs.
+    With --n-best, the outputs for an input are separated by tabs; with --alignments, each is followed by its links.
 
     An input that cannot be read gives an empty line, a message on standard error and exit code 1.
 
     A language model's output is the prompt with its continuation; the prompt may be empty.
     """
     from dragoman.cli.output import Shard, open_output
+    from dragoman.cli.timings import SUFFIXES, TimingFiles, check_timings, write_timings
     from dragoman.errors import UserError
     from dragoman.inference.inputs import InputReader
     from dragoman.process.devices import available_cores
@@ -153,6 +176,13 @@ def predict(
         "sample": sample or None, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
         "forbid": forbid,
     }  # fmt: skip
+    if timings is not None:
+        check_timings(timings, system, out, {"--json": as_json, "--n-best": bool(n_best), "--resume": resume})
+    elif alignments and not as_json and not any(each.has_tokenizer for each in system.modalities.values()):
+        raise UserError(
+            f"--alignments: {system.name} reads no text that words could be linked to; add --json, or --timings for "
+            "recordings"
+        )
     messages.detail(f"{system!r}, {system.describe_engine()}")
     messages.detail(f"search: {describe_search(system.search_config(**search))}")
     files = files or ["-"]
@@ -171,7 +201,8 @@ def predict(
     )
     is_elsewhere = out is not None or not is_terminal("stdout")  # the outputs do not show how far it is
     count = LiveCount("inputs answered", is_terminal("stderr") and is_elsewhere and not quiet)
-    with open_output(out, resume) as (output, written), count:
+    timing_files = TimingFiles(timings, out) if timings in SUFFIXES else None
+    with open_output(None if timing_files else out, resume) as (output, written), count:
         inputs = part.pick(reader.read(files))
         skipped = sum(1 for _ in islice(inputs, written))
         if skipped < written:
@@ -182,11 +213,15 @@ def predict(
             messages.note(f"dragoman: {written:,} lines are in {out} already")
         done = written
         for chunk in _chunks(inputs, chunk_size):
+            if timing_files is not None:
+                timing_files.check_count(done + len(chunk))
             predictions = system.stream(
                 [given.raw for _, given in chunk],
                 batch=batch,
                 workers=workers,
                 attention=as_json,
+                alignments=alignments or timings is not None,
+                align_unit=align_unit,
                 trace=False,
                 probabilities=as_json,
                 maps=maps,
@@ -207,8 +242,16 @@ def predict(
                 if not prediction.outputs[0].finished and not system.is_language_model:
                     unfinished_count += 1
                     unfinished += [number + 1] if len(unfinished) < SHOWN else []
-                line = json.dumps(prediction.to_json(maps), ensure_ascii=False) if as_json else _to_line(prediction)
-                output.write(line.encode("utf-8", "replace") + b"\n")
+                if timing_files is not None and out is not None:
+                    timing_files.write(prediction)
+                    continue
+                if timings is not None:
+                    text = write_timings(prediction, timings)
+                elif as_json:
+                    text = json.dumps(prediction.to_json(maps), ensure_ascii=False) + "\n"
+                else:
+                    text = _to_line(prediction, alignments) + "\n"
+                output.write(text.encode("utf-8", "replace"))
             output.flush()
     if reader.damaged:
         places = _first_few(reader.damaged, len(reader.damaged))
@@ -222,9 +265,17 @@ def predict(
         raise typer.Exit(1)
 
 
-def _to_line(prediction: Prediction) -> str:
-    """Return the outputs separated by tabs; a line break inside an output becomes a space."""
-    return "\t".join(output.text.replace("\n", " ") for output in prediction.outputs)
+def _to_line(prediction: Prediction, alignments: bool) -> str:
+    """Return the outputs, each with its links if these are asked for, separated by tabs.
+
+    A line break inside an output becomes a space.
+    """
+    cells = []
+    for output in prediction.outputs:
+        cells.append(output.text.replace("\n", " "))
+        if alignments:
+            cells.append("" if output.alignment is None else output.alignment.to_pharaoh())
+    return "\t".join(cells)
 
 
 def _chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:

@@ -46,6 +46,7 @@ class Modality(ABC):
     reference: ClassVar[str] = ""  # the paper it comes from
     is_file: ClassVar[bool] = False  # raw values are paths of files
     has_tokenizer: ClassVar[bool] = False  # reads text; then it is made as ``Kind(config, tokenizer)``
+    is_timed: ClassVar[bool] = False  # positions follow each other in time, as in a recording
     gives: ClassVar[Layout] = "sequence"  # how the positions of an array are arranged
     frontend_kind: ClassVar[str]  # a file of nn/frontends
 
@@ -159,6 +160,13 @@ class Modality(ABC):
     @abstractmethod
     def axis(self, array: np.ndarray, stride: int = 1) -> Axis:
         """Return the labels of the positions after an encoder of this stride."""
+
+    def spans(self, array: np.ndarray, stride: int = 1) -> tuple[str, list[tuple[int, int]]] | None:
+        """Return a text and which of its characters each position stands for; None if it reads no text.
+
+        Law: there is one span for each label of ``axis``.
+        """
+        return None
 
     def describe_reading(self) -> Mapping[str, Any]:
         """Return what a program in another language has to know to make the same arrays, as plain data.

@@ -1,4 +1,4 @@
-"""``dragoman.evaluate``, ``score`` and ``compare``: a run and files in, a result out.
+"""``dragoman.evaluate``, ``score``, ``compare`` and ``align``: a run and files in, a result out.
 
 Their options have the names and the meaning of the command line's, which is built of the same functions.
 """
@@ -13,13 +13,16 @@ from dragoman.data.examples import Example
 from dragoman.data.splits import PathLike
 from dragoman.errors import UserError
 from dragoman.evaluation import evaluate as evaluation
+from dragoman.evaluation.alignment.choose import choose_alignment
 from dragoman.evaluation.compare import Comparison, compare_systems
 from dragoman.evaluation.metrics import Report, SeedsReport
 from dragoman.evaluation.reading import Column, read_examples
 from dragoman.evaluation.several import Entrant, SeveralComparison, compare_several
+from dragoman.inference.alignment.aligner import refuse_unaligned
 from dragoman.inference.load import load, load_combined
 from dragoman.inference.predictions import Scored
 from dragoman.inference.system import System
+from dragoman.runs.alignment import AlignmentChoice
 from dragoman.runs.groups import runs_of, seed_folders
 from dragoman.tables import Rows
 
@@ -104,6 +107,37 @@ def compare(
     entrants = open_entrants(runs, device)
     examples = _read(entrants[0].systems[0], files, source, target, root)
     return compare_entrants(entrants, examples, describe_data(files), beam)
+
+
+def align(
+    run: Run,
+    files: Any,
+    *,
+    source: Columns = None,
+    target: Column | None = None,
+    root: PathLike | None = None,
+    device: str = "auto",
+) -> AlignmentChoice:
+    """Choose which attention map the alignments of a run are read from, and write the choice into its folder.
+
+    Training does this at its end. ``files`` are pairs like those that the run was trained on.
+
+    >>> dragoman.align("runs/pairs", "train.tsv")
+    AlignmentChoice(...)
+    """
+    system = run if isinstance(run, System) else load(run, device, engine="torch")
+    if system.folder is None or system.engine.describe_members() is not None:
+        raise UserError("an alignment is chosen for one run with a folder, where the choice is written")
+    refuse_unaligned(system.session())
+    examples = _read(system, files, source, target, root)
+    choice = choose_alignment(system, examples, examples)
+    if choice is None:
+        raise UserError(
+            f"{system.name}: nothing was chosen, so alignments are read from the mean of all maps: there are too few "
+            "pairs, times come from CTC, or there is a single map"
+        )
+    choice.write(system.folder, system.run or "")
+    return choice
 
 
 def load_seeds(

@@ -94,6 +94,13 @@ class EnsembleEngine(Engine):
         first = self._members[0]
         return Ensemble([_align(first, one, one.engine.ctc_decoder(), exactly=True) for one in self._members])
 
+    @property
+    def has_ctc(self) -> bool:
+        return self._engines[0].has_ctc
+
+    def ctc_log_probs(self, rows: Sequence[Arrays]) -> list[np.ndarray]:
+        return self._engines[0].ctc_log_probs([_of_member(0, row) for row in rows])
+
     def prepare(self, texts: Mapping[str, str]) -> Features:
         return {
             f"{index}/{name}": feature
@@ -145,6 +152,13 @@ class FusedEngine(Engine):
 
     def ctc_decoder(self) -> SearchDecoder:
         return self._engine.ctc_decoder()
+
+    @property
+    def has_ctc(self) -> bool:
+        return self._engine.has_ctc
+
+    def ctc_log_probs(self, rows: Sequence[Arrays]) -> list[np.ndarray]:
+        return self._engine.ctc_log_probs(rows)
 
     def force(self, rows: Sequence[Arrays], targets: Sequence[Sequence[int]]) -> list[tuple[float, ...]]:
         return self._engine.force(rows, targets)

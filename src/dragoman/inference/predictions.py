@@ -6,20 +6,25 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from dragoman.data.examples import SOURCE, TARGET
 from dragoman.data.tokenizers import Tokenizer
+from dragoman.errors import UserError
 from dragoman.search.trace import Result
 from dragoman.tables import shorten
 from dragoman.types import Axis, Hypothesis, Trace
 
 if TYPE_CHECKING:
     from dragoman.drawing.attention import Drawing
+    from dragoman.inference.alignment.boxes import Boxes
+    from dragoman.inference.alignment.links import Alignment
+    from dragoman.inference.alignment.timings import Timings
 
 Raw = str | Mapping[str, str]  # one source, or several by name
+Aligned = TypeVar("Aligned")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -34,6 +39,9 @@ class Output:
     finished: bool  # False: cut off at the length limit
     attention: np.ndarray | None  # (T, A, S), one row per token; the maps of a layer are its heads, layer after layer
     self_attention: np.ndarray | None = None  # (L, H, T, P) on request; columns: ``self_attention_columns``
+    alignment: Alignment | None = None  # on request: links to the units of the sources that are texts
+    timings: Timings | None = None  # on request: when its units are heard in a recording
+    boxes: Boxes | None = None  # on request: where its units are in a picture
 
     def __repr__(self) -> str:
         unfinished = "" if self.finished else ", unfinished"
@@ -44,6 +52,9 @@ class Output:
         plain = {name: getattr(self, name) for name in ("text", "score", "log_prob", "tokens", "log_probs", "finished")}
         if self.attention is not None:
             plain["attention"] = np.round(self.attention.mean(1), 5).tolist()
+        for name in ("alignment", "timings", "boxes"):
+            if (found := getattr(self, name)) is not None:
+                plain[name] = found.to_json()
         if maps:
             plain["attention_maps"] = _rounded(None if self.attention is None else self.attention.transpose(1, 0, 2))
             plain["self_attention"] = _rounded(self.self_attention)
@@ -116,6 +127,30 @@ class Prediction:
     @property
     def attention(self) -> np.ndarray | None:
         return self.outputs[0].attention
+
+    @property
+    def alignment(self) -> Alignment:
+        """Return which unit of the source each unit of the output comes from."""
+        return self._aligned(self.outputs[0].alignment, "alignment", "texts")
+
+    @property
+    def timings(self) -> Timings:
+        """Return when each unit of the output is heard in the recording."""
+        return self._aligned(self.outputs[0].timings, "timings", "recordings")
+
+    @property
+    def boxes(self) -> Boxes:
+        """Return where in the picture each unit of the output is."""
+        return self._aligned(self.outputs[0].boxes, "boxes", "pictures")
+
+    def _aligned(self, found: Aligned | None, name: str, sources: str) -> Aligned:
+        if found is None:
+            reason = f": {self.error}" if self.error is not None else (
+                f"; runs on {sources} give them if the model has attention: predict one input, or "
+                "predict(…, alignments=True)"
+            )  # fmt: skip
+            raise UserError(f"this prediction has no {name}{reason}")
+        return found
 
     def to_json(self, maps: bool = False) -> dict[str, Any]:
         """Return a JSON object. ``maps`` adds every attention map, and self-attention."""

@@ -14,6 +14,8 @@ from dragoman.config import TooLong
 from dragoman.data.examples import SOURCE, tidy
 from dragoman.data.vocabulary import EOS, UNK
 from dragoman.errors import UserError
+from dragoman.inference.alignment.aligner import InputAligner, can_align, refuse_unaligned
+from dragoman.inference.alignment.units import check_unit
 from dragoman.inference.batches import answer_in_batches
 from dragoman.inference.predictions import Prediction, Scored, empty_prediction
 from dragoman.inference.requests import OneInput, PreparedInput, as_inputs, as_text, check_batch, is_single
@@ -49,10 +51,12 @@ class Session(Steps):
     def predict(self, sources: OneInput | Iterable[OneInput], **options: Any) -> Prediction | Rows[Prediction]:
         """Return the prediction for one input, or a list of predictions for several, in order.
 
-        The options are those of ``stream``. Of one input, what the model read of its files is kept.
+        The options are those of ``stream``. Of one input, what the model read of its files is kept, and its outputs
+        are aligned if that is possible.
         """
         if is_single(sources):
-            return next(self.stream(sources, **{"keep_arrays": True} | options))
+            aligns = bool(options.get("attention", True)) and can_align(self)
+            return next(self.stream(sources, **{"keep_arrays": True, "alignments": aligns} | options))
         return Rows(self.stream(sources, **options))
 
     def stream(
@@ -63,6 +67,8 @@ class Session(Steps):
         attention: bool = True,
         trace: bool = True,
         maps: bool = False,
+        alignments: bool = False,
+        align_unit: str = "auto",
         prefix: str | Sequence[str] | None = None,
         first: int = 0,
         step: int = 1,
@@ -74,13 +80,19 @@ class Session(Steps):
         """Yield one prediction per input, in order, as soon as the batches that they are in are done.
 
         Attention and the axes it belongs to, the trace, self-attention (``maps``) and what the model read of files
-        (``keep_arrays``) are made only on request. ``prefix`` is what the outputs have to begin with: one text for all,
+        (``keep_arrays``) are made only on request. ``alignments``: where each unit of an output comes from, as links
+        to a text, times in a recording or boxes in a picture; ``align_unit``: auto, words, or tokens (characters or
+        symbols, where tokens are these). ``prefix`` is what the outputs have to begin with: one text for all,
         or a list with a text for each input. ``first`` is the index of the first input if these are a part of many, and
         ``step`` the difference between their indices: these seed sampling. ``probabilities``: if the run is a
         classifier, those of all its classes. When ``cancelled`` returns True, ``SearchCancelled`` is raised.
         ``workers``: processes that answer; None: as many as there are cores, as far as there is work for them.
         """
         check_batch(batch)
+        check_unit(align_unit)
+        if alignments:
+            refuse_unaligned(self)
+            attention = True
         inputs = self.prepare_all(sources)
         if isinstance(prefix, str):
             prefix = [prefix] * len(inputs)
@@ -107,6 +119,9 @@ class Session(Steps):
                     continue
                 prompt = None if prefix is None else prefix[row]
                 prediction = self.describe(prepared, result, axes=attention, trace=trace, prompt=prompt)
+                if alignments:
+                    aligner = InputAligner(self, prepared, prediction.axes, align_unit)
+                    prediction = aligner.align(prediction, result.hypotheses)
                 if maps:
                     prediction = self.add_self_attention(prediction, prepared, result)
                 if keep_arrays:

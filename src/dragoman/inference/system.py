@@ -30,6 +30,7 @@ from dragoman.inference.requests import (
 from dragoman.inference.session import Session
 from dragoman.inference.stored import StoredModel, outline_of, read_outline
 from dragoman.recipe.schema import Recipe
+from dragoman.runs.alignment import AlignmentChoice
 from dragoman.runs.lengths import LengthLimits
 from dragoman.runs.setup import CONFIG, FORMAT, Setup
 from dragoman.runs.weights import KIND, WEIGHTS, named_weights, weights_metadata
@@ -42,8 +43,8 @@ if TYPE_CHECKING:  # a run that the native library computes for is loaded withou
     from dragoman.drawing.attention import AttentionView
     from dragoman.nn.model import Model
 
-STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "prefix", "first", "step", "keep_arrays", "probabilities",
-                  "cancelled", "workers")  # fmt: skip
+STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "alignments", "align_unit", "prefix", "first", "step",
+                  "keep_arrays", "probabilities", "cancelled", "workers")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,6 +107,12 @@ class System:
     def device(self) -> torch.device:
         """Return the device that the model is on."""
         return self.engine.device
+
+    @cached_property
+    def alignment_choice(self) -> AlignmentChoice:
+        """Return how alignments are read from attention: as training has chosen, or else by the mean of all maps."""
+        found = None if self.folder is None else AlignmentChoice.read(self.folder, self.run or "")
+        return AlignmentChoice() if found is None else found
 
     def describe_engine(self) -> str:
         """Return what computes the answers and where, in words, and why if it was chosen."""

@@ -31,6 +31,7 @@ REACH = 2  # frames on each side that a slope is computed over
 
 class Features(Modality):
     is_file = True
+    is_timed = True
     frontend_kind = "frames"
     suffixes = (".npy",)
     marks = (rb"\x93NUMPY",)
@@ -126,8 +127,8 @@ class Features(Modality):
         return self.config.frontend_options(self.width)
 
     def axis(self, array: np.ndarray, stride: int = 1) -> Axis:
-        count = -(-len(array) // stride)
-        return Axis("features", tuple(str(index * stride * self.config.stride) for index in range(count)))
+        count, step = -(-len(array) // stride), stride * self.config.stride
+        return Axis("features", tuple(str(index * step) for index in range(count)), frames=step)
 
     def describe_reading(self) -> Mapping[str, Any]:
         config = self.config

@@ -82,6 +82,14 @@ class Text(Modality):
             pieces = [" ".join(pieces[begin:end]) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
         return Axis("text", tuple(" ".join(pieces[at : at + stride]) for at in range(0, len(pieces), stride)))
 
+    def spans(self, array: np.ndarray, stride: int = 1) -> tuple[str, list[tuple[int, int]]]:
+        spans = self.tokenizer.spans(array)
+        if self.config.states == "sentences":
+            ends = np.flatnonzero(self._sentence_ends[array]) + 1
+            spans = [(spans[begin][0], spans[end - 1][1]) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+        joined = [(spans[at][0], spans[at : at + stride][-1][1]) for at in range(0, len(spans), stride)]
+        return self.tokenizer.decode(array), joined
+
     def describe_reading(self) -> Mapping[str, Any]:
         return {"states": self.config.states}
 

@@ -21,10 +21,12 @@ from dragoman.files import FolderGone, HeldFolder, write_json, write_run_file
 from dragoman.inference.steps import SearchCancelled
 from dragoman.inference.system import System
 from dragoman.recipe.layers import ConfigSource, Overrides
+from dragoman.runs.alignment import delete_alignment
 from dragoman.runs.card import CardFacts, write_card
 from dragoman.runs.folder import CHECKPOINT, NewRun, check_folder, default_folder, recorded_run_name, reserve_folder
 from dragoman.runs.history import EVALUATION, evaluated_update, keep_other_evaluation
 from dragoman.runs.setup import Setup
+from dragoman.training.alignment import write_alignment
 from dragoman.training.checkpoints.checkpoint import Checkpoint
 from dragoman.training.checkpoints.snapshots import kept_updates, load_final_weights
 from dragoman.training.corpus import make_caches, training_corpus
@@ -190,8 +192,11 @@ def _train(
             system.save(folder)
             if not finished:
                 delete_native_model(folder)
+                delete_alignment(folder)
             elif (note := write_native_model(measured, folder, planned.data.dev)) is not None:
                 on_event(Warned(trainer.progress.update, note))
+            if finished:
+                write_alignment(measured, folder, planned.data.train, planned.data.dev)
             side = evaluate_on if planned.data.test else "dev"
             if stopped is not None and finished and evaluated_update(folder, side) != stopped.update:
                 on_event(_evaluate(planned, measured, folder, stopped, side))

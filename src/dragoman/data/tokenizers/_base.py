@@ -173,6 +173,30 @@ class Tokenizer(ABC):
         """
         return self._decode([index for index in self._checked(ids) if index not in (PAD, BOS, EOS)])
 
+    def spans(self, ids: Iterable[int]) -> list[tuple[int, int]]:
+        """Return which characters of ``decode(ids)`` each id stands for: from ``begin`` to before ``end``.
+
+        Law: spans are in order, within the text, and every character is in one. An id without
+        characters of its own, such as the end symbol, has an empty span. The bytes of one character
+        share it.
+        """
+        read: list[int] = []
+        spans: list[tuple[int, int]] = []
+        end = 0
+        for index in self._checked(ids):
+            if index in (PAD, BOS, EOS):
+                spans.append((end, end))
+                continue
+            read.append(index)
+            after = len(self._decode(read))
+            spans.append((end, after) if after > end else (max(0, after - 1), after))
+            end = after
+        ordered: list[tuple[int, int]] = []
+        for begin, after in spans:  # a text may become shorter again where an escape is completed
+            first, last = ordered[-1] if ordered else (0, 0)
+            ordered.append((max(min(begin, end), first), max(min(after, end), last)))
+        return ordered
+
     def canonical(self, text: str) -> str:
         """Return what encoding and decoding make of ``text``, such as its normalisation."""
         return clean(text, self.normalize)

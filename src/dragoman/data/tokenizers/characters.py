@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Self
 
 from dragoman.data.tokenizers._base import UNKNOWN, LoweredTokenizer, Tokenizer, TokenizerConfig, clean
-from dragoman.data.vocabulary import UNK, Vocabulary
+from dragoman.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 
 
 class Characters(Tokenizer):
@@ -31,3 +31,11 @@ class Characters(Tokenizer):
 
     def _decode(self, ids: list[int]) -> str:
         return "".join(UNKNOWN if index == UNK else self.vocabulary.symbol(index) for index in ids)
+
+    def spans(self, ids: Iterable[int]) -> list[tuple[int, int]]:
+        spans = []
+        end = 0
+        for index in self._checked(ids):
+            begin, end = end, end + (index not in (PAD, BOS, EOS))
+            spans.append((begin, end))
+        return spans

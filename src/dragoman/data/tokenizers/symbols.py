@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Self
 
 from dragoman.data.tokenizers._base import UNKNOWN, LoweredTokenizer, Tokenizer, TokenizerConfig, clean
-from dragoman.data.vocabulary import UNK, Vocabulary
+from dragoman.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 
 
 class Symbols(Tokenizer):
@@ -35,6 +35,18 @@ class Symbols(Tokenizer):
 
     def _decode(self, ids: list[int]) -> str:
         return " ".join(UNKNOWN if index == UNK else self.vocabulary.symbol(index) for index in ids)
+
+    def spans(self, ids: Iterable[int]) -> list[tuple[int, int]]:
+        spans: list[tuple[int, int]] = []
+        end = 0
+        for index in self._checked(ids):
+            if index in (PAD, BOS, EOS):
+                spans.append((end, end))
+                continue
+            begin = end + bool(end)  # after a space, which is nobody's
+            end = begin + len(UNKNOWN if index == UNK else self.vocabulary.symbol(index))
+            spans.append((begin, end))
+        return spans
 
 
 def split(text: str) -> list[str]:

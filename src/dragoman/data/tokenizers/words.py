@@ -27,7 +27,7 @@ from dragoman.data.tokenizers._base import (
     clean,
     printable,
 )
-from dragoman.data.vocabulary import UNK, Vocabulary
+from dragoman.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 
 _SPACE, _JOIN = " ", ""
 _ALWAYS = (_SPACE, _JOIN)
@@ -81,6 +81,22 @@ class Words(Tokenizer):
             parts.append(part[1:] if joined and part.startswith(" ") else part)
             joined = False
         return "".join(parts).removeprefix(" ")
+
+    def spans(self, ids: Iterable[int]) -> list[tuple[int, int]]:
+        spans: list[tuple[int, int]] = []
+        end, joined, is_first = 0, False, True
+        for index in self._checked(ids):
+            if index in (PAD, BOS, EOS, self._join):
+                joined = joined or index == self._join
+                spans.append((end, end))
+                continue
+            part = " " + UNKNOWN if index == UNK else self.vocabulary.symbol(index)
+            part = part[1:] if joined and part.startswith(" ") else part
+            length = len(part.removeprefix(" ") if is_first else part)
+            spans.append((end, end + length))
+            end += length
+            joined, is_first = False, is_first and not part
+        return spans
 
     def _piece(self, index: int) -> str:
         if index == self._join:

@@ -78,6 +78,15 @@ class Engine(ABC):
     def ctc_decoder(self) -> SearchDecoder:
         """Return the CTC head of the encoder as a decoder. Raise a ``UserError`` if the system has none."""
 
+    @property
+    def has_ctc(self) -> bool:
+        """Whether the encoder has a CTC head, so that ``ctc_log_probs`` answers."""
+        return False
+
+    def ctc_log_probs(self, rows: Sequence[Arrays]) -> list[np.ndarray]:
+        """Return the log-probabilities of CTC's labels, the blank included, at each state of each input, (S, V)."""
+        raise missing_ctc(f"the engine {self.name!r}")
+
     def search_decoder(self, config: SearchConfig) -> SearchDecoder:
         """Return the decoder to search with.
 
@@ -175,6 +184,15 @@ class Engine(ABC):
     @abstractmethod
     def describe_members(self) -> str | None:
         """Name the runs that this engine combines. None: it is one run, which can be saved."""
+
+
+def label_log_probs(logits: np.ndarray) -> np.ndarray:
+    """Return the log-probabilities of CTC's labels (S, V). The end symbol is none of them."""
+    scores = logits.astype(np.float64)
+    scores[:, EOS] = -np.inf
+    scores -= scores.max(1, keepdims=True)
+    normalised: np.ndarray = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+    return normalised
 
 
 def missing_ctc(name: str) -> UserError:

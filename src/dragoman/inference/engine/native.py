@@ -16,7 +16,7 @@ import numpy as np
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, EOS
 from dragoman.errors import UserError
-from dragoman.inference.engine.contract import Arrays, Engine, SelfAttention
+from dragoman.inference.engine.contract import Arrays, Engine, SelfAttention, label_log_probs, missing_ctc
 from dragoman.inference.engine.single import Inputs, SingleEngine
 from dragoman.program.table import Program, Slot, Source
 from dragoman.runtime.container import Container
@@ -73,6 +73,16 @@ class NativeEngine(SingleEngine):
 
     def ctc_decoder(self) -> SearchDecoder:
         return self._steps.ctc_decoder()
+
+    @property
+    def has_ctc(self) -> bool:
+        return self._opened.has_ctc
+
+    def ctc_log_probs(self, rows: Sequence[Arrays]) -> list[np.ndarray]:
+        encoded = self._opened.encode(rows)
+        if encoded.ctc is None:
+            raise missing_ctc(self.inputs.name)
+        return [label_log_probs(row[:length]) for row, length in zip(encoded.ctc, encoded.lengths, strict=True)]
 
     def encode(self, rows: Sequence[Arrays]) -> Any:
         return self._steps.encode(rows)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dragoman.data.vocabulary import BLANK, BOS, EOS
 from dragoman.errors import UserError
-from dragoman.inference.engine.contract import Arrays, SelfAttention, missing_ctc
+from dragoman.inference.engine.contract import Arrays, SelfAttention, label_log_probs, missing_ctc
 from dragoman.inference.engine.single import Inputs, SingleEngine
 from dragoman.program.reference import Encoded, Reference
 from dragoman.program.table import Program
@@ -216,6 +216,17 @@ class ProgramEngine(SingleEngine):
         if not self._program.ctc:
             raise missing_ctc(self.inputs.name)
         return CTCPrefix(lambda logits: logits, blank=BLANK, bos=BOS, eos=EOS)
+
+    @property
+    def has_ctc(self) -> bool:
+        return bool(self._program.ctc)
+
+    def ctc_log_probs(self, rows: Sequence[Arrays]) -> list[np.ndarray]:
+        memory = self._decoder.encode(rows)
+        if memory.ctc is None:
+            raise missing_ctc(self.inputs.name)
+        lengths = memory.mask.sum(1).tolist()
+        return [label_log_probs(row[:length].numpy()) for row, length in zip(memory.ctc, lengths, strict=True)]
 
     def encode(self, rows: Sequence[Arrays]) -> Any:
         return self._decoder.encode(rows) if self._program.sources else None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dragoman.data.vocabulary import BLANK, BOS, EOS
-from dragoman.inference.engine.contract import Arrays, SelfAttention, missing_ctc
+from dragoman.inference.engine.contract import Arrays, SelfAttention, label_log_probs, missing_ctc
 from dragoman.inference.engine.single import Inputs, SingleEngine
 from dragoman.nn.model import Model
 from dragoman.search.ctc_prefix import CTCPrefix
@@ -43,6 +43,21 @@ class TorchEngine(SingleEngine):
         readout = self._model.ctc
         dtype = readout.weight.dtype
         return CTCPrefix(lambda states: readout(states.to(dtype)), blank=BLANK, bos=BOS, eos=EOS)
+
+    @property
+    def has_ctc(self) -> bool:
+        return self._model.ctc is not None
+
+    def ctc_log_probs(self, rows: Sequence[Arrays]) -> list[np.ndarray]:
+        readout = self._model.ctc
+        if readout is None:
+            raise missing_ctc(self.inputs.name)
+        with torch.inference_mode():
+            memory = self._model.encode(self._pad(rows))
+            assert memory is not None
+            logits = readout(memory.states.to(readout.weight.dtype)).float().cpu().numpy()  # (B, S, V)
+            lengths = memory.mask.sum(1).tolist()
+        return [label_log_probs(row[:length]) for row, length in zip(logits, lengths, strict=True)]
 
     def encode(self, rows: Sequence[Arrays]) -> Any:
         return self._model.encode(self._pad(rows))
