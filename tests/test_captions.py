@@ -87,6 +87,17 @@ def test_a_loaded_run_says_the_same(trained: System, unseen: list[tuple[str, str
         assert np.array_equal(one.attention, other.attention)
 
 
+def test_every_word_has_a_box_in_the_picture(trained: System, unseen: list[tuple[str, str]]) -> None:
+    for prediction in trained.predict([file for file, _ in unseen[:20]], alignments=True):
+        boxes = prediction.boxes
+        assert [box.text for box in boxes.units] == prediction.text.split() and boxes.size == (SIDE, SIDE)
+        assert all(0 <= box.left < box.right <= SIDE and 0 <= box.top < box.bottom <= SIDE for box in boxes.units)
+        assert prediction.attention is not None
+        for box, weights in zip(boxes.units, prediction.attention[:, 0], strict=False):  # a word is a token
+            regions = weights.reshape(6, 6)[box.top // 4 : -(-box.bottom // 4), box.left // 4 : -(-box.right // 4)]
+            assert np.isclose(box.weight, regions.sum(), atol=1e-5) and weights.max() in regions
+
+
 DECODERS: dict[str, dict[str, Any]] = {
     "hard, before": {"kind": "rnn", "selection": "hard", "timing": "before"},
     "hard, after": {"kind": "rnn", "selection": "hard", "timing": "after"},

@@ -189,7 +189,7 @@ def test_python_page_lists_the_public_names() -> None:
     assert sorted(re.findall(r"`dragoman\.(\w+)`", table)) == sorted(dragoman.__all__)
 
 
-PYTHON_VERBS = ("check", "load", "evaluate", "score", "compare", "export_run")
+PYTHON_VERBS = ("check", "load", "evaluate", "score", "compare", "align", "export_run")
 
 
 @pytest.mark.parametrize("block", list(blocks("python")), ids=lambda block: block.where)
@@ -209,6 +209,7 @@ def test_every_python_call_exists(block: Block) -> None:
                 assert set(bound.arguments.get("settings", ())) <= {
                     *SearchConfig.model_fields,
                     "maps",
+                    "alignments",
                     "forbid",
                     "prefix",
                 }

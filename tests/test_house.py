@@ -279,6 +279,7 @@ NATIVE_BUDGETS = {  # the same for a run that the native library computes for
     ("predict", "{run}", "{inputs}"): ("torch", "dragoman.nn.model", "dragoman.training", "pandas", "safetensors"),
     ("predict", "{run}", "{inputs}", "--json", "--n-best", "3"): ("torch",),
     ("predict", "{run}", "{inputs}", "--sample", "--verbose"): ("torch",),
+    ("predict", "{run}", "{inputs}", "--alignments"): ("torch", "dragoman.training", "dragoman.evaluation"),
     ("evaluate", "{run}", "{pairs}"): ("torch", "dragoman.training"),
     ("score", "{run}", "{pairs}"): ("torch", "dragoman.training"),
 }

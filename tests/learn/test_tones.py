@@ -15,6 +15,7 @@ from dragoman.config import merge
 from dragoman.data.reading.read import read
 from dragoman.drawing.attention import draw
 from dragoman.evaluation.evaluate import evaluate
+from dragoman.inference.system import System
 from dragoman.modalities.speech import Speech
 from dragoman.training.run import train
 
@@ -54,14 +55,41 @@ def dialled(example_data: Callable[[str], ExampleData], tmp_path_factory: pytest
     return folder / "train.tsv", folder / "dev.tsv"
 
 
-def test_tones_are_learnt_and_drawn(dialled: tuple[Path, Path], tmp_path: Path) -> None:
-    system = train(dialled[0], dev=dialled[1], out=tmp_path / "run", settings=SETTINGS)
+@pytest.fixture(scope="module")
+def system(dialled: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> System:
+    return train(dialled[0], dev=dialled[1], out=tmp_path_factory.mktemp("tones") / "run", settings=SETTINGS)
+
+
+def test_tones_are_learnt_and_drawn(system: System, dialled: tuple[Path, Path], tmp_path: Path) -> None:
     report = evaluate(system, read(dialled[1], system.recipe.reading).examples, beam=1)
     assert report.scores["exact"].value >= 95, report.to_text()
     sound = str(dialled[1].parent / "dev57.wav")
     prediction = system.predict([sound], keep_arrays=True)[0]
     place, drawn = draw([system.view_attention(prediction)], tmp_path / "page.png")
     assert isinstance(drawn, bytes) and drawn.startswith(b"\x89PNG") and place.name == "page.png"
+
+
+def test_each_digit_is_heard_inside_its_tone(
+    system: System, example_data: Callable[[str], ExampleData], tmp_path: Path
+) -> None:
+    tones = example_data("tones").script
+    assert system.engine.has_ctc
+    generator, files, times = np.random.default_rng(8), [], []
+    for number in range(60):
+        sound, heard = tones.dial_timed(f"{number + 20:02d}", generator, slowness=1.2)
+        files.append(str(tmp_path / f"{number + 20:02d}.wav"))
+        times.append(heard)
+        soundfile.write(files[-1], sound, tones.RATE)
+    inside, digits = 0, 0
+    for file, heard, prediction in zip(files, times, system.predict(files, alignments=True), strict=True):
+        found = prediction.timings
+        assert (found.made_from, found.unit) == ("ctc", "character") and found.duration > 0.2
+        if prediction.text != Path(file).stem:
+            continue
+        for unit, (begin, end) in zip(found.units, heard, strict=True):
+            digits += 1
+            inside += begin <= (unit.begin + unit.end) / 2 <= end
+    assert digits >= 100 and inside >= 0.98 * digits
 
 
 def test_validations_decode_each_dev_file_once(

@@ -120,10 +120,8 @@ def align(
 ) -> AlignmentChoice:
     """Choose which attention map the alignments of a run are read from, and write the choice into its folder.
 
-    Training does this at its end. ``files`` are pairs like those that the run was trained on.
-
-    >>> dragoman.align("runs/pairs", "train.tsv")
-    AlignmentChoice(...)
+    Training does this at its end. ``files`` are pairs like those that the run was trained on. If there is nothing to
+    choose, nothing is written, and the default is returned.
     """
     system = run if isinstance(run, System) else load(run, device, engine="torch")
     if system.folder is None or system.engine.describe_members() is not None:
@@ -132,10 +130,7 @@ def align(
     examples = _read(system, files, source, target, root)
     choice = choose_alignment(system, examples, examples)
     if choice is None:
-        raise UserError(
-            f"{system.name}: nothing was chosen, so alignments are read from the mean of all maps: there are too few "
-            "pairs, times come from CTC, or there is a single map"
-        )
+        return AlignmentChoice()
     choice.write(system.folder, system.run or "")
     return choice
 

@@ -42,7 +42,10 @@ class AlignmentChoice:
         rows = ", the row after each token" if self.shift else ""
         places = f", positions {self.offset:+d}" if self.offset else ""
         if self.agreement is None:
-            return f"alignments are read from {which}{rows}{places}"
+            return (
+                "nothing was chosen, because there are too few pairs, a single map, or times come from CTC; alignments "
+                f"are read from {which}{rows}{places}"
+            )
         unit = "confident links of IBM Model 1" if self.method == "ibm1" else "weight on a monotone path"
         return (
             f"alignments are read from {which}{rows}{places}: {self.agreement:.1%} of the {unit} "
