@@ -48,11 +48,12 @@ def main() -> None:
         needed = {"copies": (), "letters": (options.run, options.file), "tones": (options.run, options.data)}
         if options.what is None or any(each is None for each in needed[options.what]):
             parser.error("say what to measure, with --run and --file (letters) or --data (tones)")
-        measured = {
-            "copies": measure_copies,
-            "letters": lambda: measure_letters(options.run, options.file, options.words),
-            "tones": lambda: measure_tones(options.run, options.data),
-        }[options.what]()
+        if options.what == "copies":
+            measured = measure_copies()
+        elif options.what == "letters":
+            measured = measure_letters(options.run, options.file, options.words)
+        else:
+            measured = measure_tones(options.run, options.data)
         results[options.what] = {**measured, "goal": GOALS[options.what], "machine": describe_machine()}
         RESULTS.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     text = write_page(results)
@@ -153,8 +154,8 @@ def measure_tones(run: Path, data: Path) -> Result:
     system = dragoman.load(run)
     tones: dict[str, list[tuple[str, float, float]]] = defaultdict(list)
     for line in (data / "times.tsv").read_text(encoding="utf-8").splitlines()[1:]:
-        name, digit, begin, end = line.split("\t")
-        tones[name].append((digit, float(begin), float(end)))
+        name, digit, *times = line.split("\t")
+        tones[name].append((digit, float(times[0]), float(times[1])))
     names = [name for name in tones if not name.startswith("train")]
     right = digits = outputs = 0
     predictions = system.predict([str(data / name) for name in names], alignments=True)

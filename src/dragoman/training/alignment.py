@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from dragoman.data.examples import Example
@@ -19,12 +20,11 @@ def write_alignment(system: System, folder: Path, train: Sequence[Example], dev:
     Without the file, alignments are read from the mean of all maps.
     """
     run = recorded_run_name(folder) or ""
-    try:
+    with suppress(UserError):  # a damaged one is written again
         if AlignmentChoice.read(folder, run) is not None:
             return  # training was at its end already
-    except UserError:  # damaged: it is written again
-        pass
     delete_alignment(folder)
-    choice = choose_alignment(system, train, dev)
-    if choice is not None:
-        choice.write(folder, run)
+    with suppress(UserError):  # the run itself is saved, and alignments work without the file
+        choice = choose_alignment(system, train, dev)
+        if choice is not None:
+            choice.write(folder, run)

@@ -34,7 +34,7 @@ FEWEST_LINKS = 20  # confident ones; with fewer nothing is chosen
 TOLERANCE = 0.003  # share of the links that a simpler candidate may lack
 CHANCE = 2  # links that it may lack besides: so many are right by chance
 MOVED = 0.02  # share of the links that a candidate with moved rows or positions has to give more
-BATCH = 50
+BATCH = 16  # rows that are answered together; with all maps they need much memory
 
 
 class Place(NamedTuple):
