@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -163,6 +164,37 @@ def test_python_has_the_same_times(spoken_run: Path, recordings: list[str], call
         system.predict(recordings[0]).timings.to_ctm()
         == call("predict", spoken_run, recordings[0], "--timings", "ctm").out.decode()
     )
+
+
+def test_of_several_maps_over_a_recording_the_most_monotone_is_chosen(recordings: list[str], tmp_path: Path) -> None:
+    texts = [" ".join(words) for words in itertools.product("abcde", "fgh", "ij")]
+    table = tmp_path / "train.tsv"
+    table.write_text("".join(f"{recordings[n % 5]}\t{text}\n" for n, text in enumerate(texts)), encoding="utf-8")
+    decoder = {"kind": "transformer", "width": 8, "embedding": 8, "layers": 1, "heads": 2, "feed_forward": 16}
+    search = {"beam": 1, "min_length": 6, "max_length": 8}  # each of the five recordings is answered once
+    settings = SPOKEN | {"decoder": decoder, "search": search}
+    system = dragoman.train(table, table, out=tmp_path / "run", settings=settings)
+    record = json.loads((tmp_path / "run" / "alignment.json").read_text(encoding="utf-8"))
+    assert (record["method"], record["shift"], record["offset"]) == ("path", 0, 0)
+    assert len(record["maps"]) <= 1 and 0 <= record["default_agreement"] <= record["agreement"] + 0.1
+    assert system.predict(recordings[0]).timings.made_from == "attention"
+
+
+def test_feature_sequences_are_timed_in_frames(call: Any, tmp_path: Path) -> None:
+    rows = ""
+    for number in range(12):
+        np.save(tmp_path / f"{number}.npy", np.random.default_rng(number).normal(0, 1, (20, 3)).astype(np.float32))
+        rows += f"{number}.npy\t{('up', 'down')[number % 2]} there\n"
+    (tmp_path / "train.tsv").write_text(rows, encoding="utf-8")
+    source = {"kind": "features", "stack": 2, "stride": 2}
+    settings = SPOKEN | {"source": source}
+    dragoman.train(tmp_path / "train.tsv", tmp_path / "train.tsv", out=tmp_path / "run", settings=settings)
+    answer = call("predict", tmp_path / "run", tmp_path / "3.npy", "--timings", "json")
+    found = json.loads(answer.lines[0])
+    assert (found["time_unit"], found["duration"]) == ("frames", 20)
+    assert all(unit["end"] % 4 == 0 for unit in found["units"])  # a state is two positions of two frames
+    refused = call("predict", tmp_path / "run", tmp_path / "3.npy", "--timings", "ctm")
+    assert refused.code == 2 and "does not say how long a frame lasts" in refused.err
 
 
 @pytest.mark.parametrize(

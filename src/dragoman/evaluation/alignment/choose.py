@@ -62,7 +62,7 @@ def choose_alignment(system: System, pairs: Sequence[Example], dev: Sequence[Exa
     There is none for a model without attention, where times come from CTC, for a recording and a single map, for
     pictures, and if there are too few confident links.
     """
-    session = system.session(beam=1, n_best=1) if not system.classes else system.session(n_best=1)
+    session = system.session(beam=1, n_best=1)
     if not can_align(session) or not system.engine.has_attention or not dev:
         return None
     texts = [name for name, modality in system.modalities.items() if modality.tokenizer is not None]
