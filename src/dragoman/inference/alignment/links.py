@@ -75,7 +75,7 @@ def link_units(attention: np.ndarray, sources: Sequence[Units], target: Units) -
 
 
 def choose_map(attention: np.ndarray, choice: AlignmentChoice) -> np.ndarray:
-    """Return the one map (..., T, S) that alignments are read from, of maps (T, A, S), or (A, T, S) as ``...``."""
+    """Return the one map (T, S) that alignments are read from, of all maps (T, A, S)."""
     maps = attention[:, list(choice.maps)] if choice.maps else attention
     return move(maps.mean(1), choice.shift, choice.offset)
 
