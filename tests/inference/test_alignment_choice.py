@@ -121,6 +121,16 @@ def test_candidates_are_all_maps_layers_and_single_ones() -> None:
     assert choose._groups(4, 2) == [(), (0, 1), (2, 3), (0,), (1,), (2,), (3,)]
 
 
+def test_a_map_that_is_no_alignment_is_not_chosen() -> None:
+    default, better = choose.Candidate((), choose.PLACES[0]), choose.Candidate((3,), choose.PLACES[0])
+    assert choose._best({default: 0.1, better: 0.4}, "ibm1", 500, 100).maps == ()
+    assert choose._best({default: 0.1, better: 0.6}, "ibm1", 500, 100).maps == (3,)
+    assert choose._best({default: 0.599, better: 0.6}, "ibm1", 500, 100).maps == ()  # as good, and simpler
+    moved = choose.Candidate((), choose.PLACES[1])
+    assert choose._best({default: 0.9, moved: 0.92}, "ibm1", 5000, 100).shift == 0
+    assert choose._best({default: 0.9, moved: 0.95}, "ibm1", 5000, 100).shift == 1
+
+
 def test_the_verb_writes_the_choice(tiny_run: Any, tmp_path: Path, call: Any) -> None:
     run = Path(shutil.copytree(tiny_run.folder, tmp_path / "run"))
     (run / ALIGNMENT).unlink(missing_ok=True)

@@ -32,6 +32,7 @@ MOST_PAIRS = 5000  # of the training data
 MOST_ROWS = 200  # of dev
 FEWEST_LINKS = 20  # confident ones; with fewer nothing is chosen
 TOLERANCE = 0.003  # share of the links that a simpler candidate may lack
+LEAST = 0.5  # share of the links; with less the default is kept
 CHANCE = 2  # links that it may lack besides: so many are right by chance
 MOVED = 0.02  # share of the links that a candidate with moved rows or positions has to give more
 BATCH = 16  # rows that are answered together; with all maps they need much memory
@@ -191,5 +192,9 @@ def _best(shares: dict[Candidate, float], method: str, links: int, rows: int) ->
     enough = max(values.values()) - TOLERANCE - CHANCE / links
     order = sorted(shares, key=lambda each: (PLACES.index(each.place), len(each.maps) == 1))
     chosen = next(candidate for candidate in order if values[candidate] >= enough)
-    default = shares[Candidate((), PLACES[0])]
-    return AlignmentChoice(chosen.maps, *chosen.place, method, round(shares[chosen], 4), round(default, 4), links, rows)
+    default = Candidate((), PLACES[0])
+    if method == "ibm1" and shares[chosen] < LEAST:  # none of them is an alignment
+        chosen = default
+    return AlignmentChoice(
+        chosen.maps, *chosen.place, method, round(shares[chosen], 4), round(shares[default], 4), links, rows
+    )
