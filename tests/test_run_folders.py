@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import pytest
 import dragoman
 from dragoman.config import merge
 from dragoman.errors import UnfinishedRun, UserError
-from dragoman.files import write_atomically, write_json
-from dragoman.recipe.schema import spell_out
+from dragoman.files import TensorHeader, write_atomically, write_json
+from dragoman.recipe.schema import make_recipe, spell_out
+from dragoman.runs.bounds import check_numbers
 from dragoman.training.run import train
 
 
@@ -59,6 +61,14 @@ def test_a_config_that_names_strange_files_is_called_damaged(folder: Path, files
     write_json(folder / "config.json", {**plain, "files": files})
     with pytest.raises(UserError, match=r"config\.json.*outside the folder"):
         dragoman.load(folder)
+
+
+@pytest.mark.parametrize(("setting", "is_possible"), [({"rate": 48_000}, True), ({"mels": 5_000}, False)])
+def test_a_sampling_rate_may_be_larger_than_a_small_model(setting: dict[str, int], is_possible: bool) -> None:
+    recipe = make_recipe({"sources": {"source": {"modality": {"kind": "speech", **setting}}}}, "test")
+    header = TensorHeader({"weight": (10, 10)}, {})
+    with nullcontext() if is_possible else pytest.raises(UserError, match="mels = 5,000 is more than the weights"):
+        check_numbers(recipe, header, Path("model.safetensors"))
 
 
 def test_a_run_that_was_stopped_early_says_so_once(

@@ -13,10 +13,11 @@ from dragoman.recipe.schema import Recipe
 if TYPE_CHECKING:
     import torch
 
-FREE = 4096  # numbers up to this need no weights: pixels, rates, lengths of windows
+FREE = 4096  # numbers up to this need no weights: pixels, lengths of windows
 MOST_LAYERS = 1024  # a stack of so many layers is built quickly, whether or not the weights have them
 BUFFERS = 256 << 20  # bytes of tables that are computed, not stored
 _COUNTS = ("layers", "halvings", "heads")  # numbers of modules, each of which has a tensor of its own
+_RATES = ("rate",)  # sampling rates, whose limits are those of their section; they say nothing about weights
 
 
 def check_numbers(recipe: Recipe, header: TensorHeader, path: Path) -> None:
@@ -28,6 +29,8 @@ def check_numbers(recipe: Recipe, header: TensorHeader, path: Path) -> None:
         if config is None:
             continue
         for key, number in _numbers(config.model_dump(), section):
+            if key.rpartition(".")[2] in _RATES:
+                continue
             is_count = key.rpartition(".")[2] in _COUNTS
             most = min(MOST_LAYERS, len(header.shapes)) if is_count else max(FREE, header.elements)
             if number > most:
