@@ -36,7 +36,7 @@ class Beam:
 
     def choose(self, rows: DecoderRows, totals: np.ndarray, active: np.ndarray) -> Candidates:
         """Return the best candidates of the ``active`` sources, whose live rows have the sums ``totals`` (B, k)."""
-        log_probs, maxima = rows.allowed()
+        log_probs, maxima = rows.allowed(totals > -np.inf)
         parent, token, log_prob, total = best_extensions(log_probs, maxima, totals, self.considered)
         live = totals[:, 0] > -np.inf  # a source that is done has no live row
         check_scores(total[live].max(1), rows.may_die)

@@ -39,7 +39,7 @@ class Sampler:
 
     def choose(self, rows: DecoderRows, totals: np.ndarray, active: np.ndarray) -> Candidates:
         """Return what was drawn for the ``active`` sources, whose live rows have the sums ``totals`` (B, k)."""
-        allowed, _ = rows.allowed()  # (N, V)
+        allowed, _ = rows.allowed(totals > -np.inf)  # (N, V)
         parent = np.broadcast_to(np.arange(totals.shape[1]), totals.shape)
         if not self.drawn and self.config.samples > 1:  # draw several from the one row of a source
             parent = np.zeros((len(totals), self.config.samples), np.int64)

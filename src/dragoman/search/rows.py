@@ -69,14 +69,17 @@ class DecoderRows:
             forced = self.step.log_probs[:, :-1].gather(2, prefix.unsqueeze(2)).squeeze(2)
             self.forced = forced.float().cpu().numpy()
 
-    def allowed(self) -> tuple[Tensor, Tensor]:
-        """Return the log-probabilities (N, V), with -inf for what the rules forbid, and their ``block_maxima``."""
+    def allowed(self, live: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return the log-probabilities (N, V), with -inf for what the rules forbid, and their ``block_maxima``.
+
+        ``live`` (B, k) says which rows are hypotheses. The others only fill the array.
+        """
         log_probs = self.step.next_log_probs()
         if self.rules is None:
             return log_probs, block_maxima(log_probs)
         self.rules.forbid(log_probs, 0)
         maxima = block_maxima(log_probs)
-        blocked = maxima.amax(1) == NEVER  # (N,)
+        blocked = (maxima.amax(1) == NEVER) & torch.from_numpy(live.reshape(-1)).to(self.device)  # (N,)
         if bool(blocked.any()):
             original = self.step.next_log_probs()
             for row in blocked.nonzero().flatten().tolist():

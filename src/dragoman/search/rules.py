@@ -11,7 +11,7 @@ they are waived for that row and step. A rule that is ``hard`` is never waived: 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -33,8 +33,19 @@ class Bans:
     everywhere: np.ndarray = field(default_factory=lambda: NOTHING)  # (F,) tokens that no row may write
     rows: np.ndarray = field(default_factory=lambda: NOTHING)  # (M,) with ``tokens``: pairs of a row and a token
     tokens: np.ndarray = field(default_factory=lambda: NOTHING)  # (M,)
-    # by row: the only tokens that it may write, as numbers (K,) or as a mask of the vocabulary (V,), True = allowed
-    only: Mapping[int, np.ndarray] = field(default_factory=dict)
+    restricted: np.ndarray = field(default_factory=lambda: NOTHING)  # (R,) rows that may write only what follows
+    allowed_rows: np.ndarray = field(default_factory=lambda: NOTHING)  # (K,) with ``allowed_tokens``: pairs again
+    allowed_tokens: np.ndarray = field(default_factory=lambda: NOTHING)  # (K,)
+
+
+def allow_only(rows: Sequence[int], tokens: Sequence[np.ndarray]) -> Bans:
+    """Return what leaves each of some rows only its own tokens."""
+    lengths = [len(own) for own in tokens]
+    return Bans(
+        restricted=np.array(rows, np.int64),
+        allowed_rows=np.repeat(np.array(rows, np.int64), lengths),
+        allowed_tokens=np.concatenate([NOTHING, *tokens]),
+    )
 
 
 class Rule(ABC):
@@ -185,7 +196,8 @@ class AllowOnly(Rule):
         ]
 
     def bans(self) -> Bans:
-        return Bans(only={row: self._allowed[node] for row, node in enumerate(self._nodes) if node != self.FREE})
+        rows = [row for row, node in enumerate(self._nodes) if node != self.FREE]
+        return allow_only(rows, [self._allowed[self._nodes[row]] for row in rows])
 
 
 class RuleSet:
@@ -261,10 +273,16 @@ def _forbid(bans: Bans, scores: Tensor, begin: int) -> None:
         here = (bans.rows >= begin) & (bans.rows < begin + rows)
         pair = (torch.from_numpy(bans.rows[here] - begin), torch.from_numpy(bans.tokens[here]))
         scores[pair[0].to(device), pair[1].to(device)] = NEVER
-    for row in range(rows) if bans.only else ():
-        allowed = bans.only.get(begin + row)
-        if allowed is not None:
-            which = torch.from_numpy(allowed).to(device)
-            kept = scores[row, which].clone()
-            scores[row] = NEVER
-            scores[row, which] = kept
+    if len(bans.restricted):
+        restricted, own, tokens = bans.restricted, bans.allowed_rows, bans.allowed_tokens
+        if begin or rows <= restricted[-1]:
+            restricted = restricted[(restricted >= begin) & (restricted < begin + rows)] - begin
+            here = (own >= begin) & (own < begin + rows)
+            own, tokens = own[here] - begin, tokens[here]
+        places = torch.from_numpy(own * vocabulary + tokens).to(device)
+        kept = scores.take(places)
+        if len(restricted) == rows:
+            scores.fill_(NEVER)
+        else:
+            scores.index_fill_(0, torch.from_numpy(restricted).to(device), NEVER)
+        scores.put_(places, kept)
