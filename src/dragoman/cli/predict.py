@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from dragoman.cli.constraints import GlossaryFile, Grammar, JsonSchema, Keep, Known, Lexicon, LexiconWords, Match
 from dragoman.cli.counting import LiveCount, is_terminal
 from dragoman.cli.messages import Messages, Quiet, Verbose
 from dragoman.cli.options import (
@@ -107,6 +108,14 @@ def predict(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed for sampling.", show_default=OWN_SETTING)] = None,
     prefix: Annotated[str | None, typer.Option(help="Text that every output must begin with.")] = None,
+    lexicon: Lexicon = None,
+    lexicon_words: LexiconWords = False,
+    match: Match = None,
+    grammar: Grammar = None,
+    json_schema: JsonSchema = None,
+    glossary: GlossaryFile = None,
+    keep: Keep = None,
+    known: Known = None,
     ensemble: Ensemble = None,
     lm: LanguageModel = None,
     lm_weight: LanguageModelWeight = None,
@@ -155,7 +164,8 @@ def predict(
 
     With --n-best, the outputs for an input are separated by tabs; with --alignments, each is followed by its links.
 
-    An input that cannot be read gives an empty line, a message on standard error and exit code 1.
+    An input that cannot be read, or for which no output is found that obeys the constraints (--lexicon, --match, …),
+    gives an empty line, a message on standard error and exit code 1.
 
     A language model's output is the prompt with its continuation; the prompt may be empty.
     """
@@ -175,6 +185,8 @@ def predict(
         "max_length": max_length, "min_length": min_length, "no_repeat_ngram": no_repeat_ngram,
         "sample": sample or None, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
         "forbid": forbid,
+        "lexicon": lexicon, "lexicon_words": lexicon_words, "match": match, "grammar": grammar,
+        "json_schema": json_schema, "glossary": glossary, "keep": keep, "known": known,
     }  # fmt: skip
     if timings is not None:
         check_timings(timings, system, out, {"--json": as_json, "--n-best": bool(n_best), "--resume": resume})
@@ -184,7 +196,10 @@ def predict(
             "recordings"
         )
     messages.detail(f"{system!r}, {system.describe_engine()}")
-    messages.detail(f"search: {describe_search(system.search_config(**search))}")
+    session = system.session(**search)
+    messages.detail(f"search: {describe_search(session.config)}")
+    for note in session.constraints.notes if session.constraints is not None else ():
+        messages.note(f"dragoman: {note}")
     files = files or ["-"]
     failed = 0  # inputs that could not be read
     reader = InputReader(
@@ -215,7 +230,7 @@ def predict(
         for chunk in _chunks(inputs, chunk_size):
             if timing_files is not None:
                 timing_files.check_count(done + len(chunk))
-            predictions = system.stream(
+            predictions = session.stream(
                 [given.raw for _, given in chunk],
                 batch=batch,
                 workers=workers,
@@ -228,7 +243,6 @@ def predict(
                 prefix=prefix,
                 first=chunk[0][0],
                 step=part.count,
-                **search,
             )
             for (number, given), prediction in zip(chunk, predictions, strict=True):
                 done += 1
@@ -260,7 +274,7 @@ def predict(
         places = _first_few(unfinished, unfinished_count)
         messages.note(f"dragoman: input {places}: the output had no end and was cut at the length limit")
     if failed > PROBLEMS:
-        typer.echo(f"dragoman: {failed - PROBLEMS:,} more of {done - written:,} inputs could not be read", err=True)
+        typer.echo(f"dragoman: {failed - PROBLEMS:,} more of {done - written:,} inputs could not be answered", err=True)
     if failed:
         raise typer.Exit(1)
 

@@ -84,6 +84,7 @@ class Prediction:
     strides: Mapping[str, int] = field(default_factory=dict)  # positions of each source in one state of its encoder
     probabilities: Mapping[str, float] | None = None  # of the classes of a classifier, the likeliest first
     reads_source: bool = False  # one network reads source and target, so that self-attention reaches the source too
+    known: bool = False  # the answer was given (``known``), and the model was not asked
 
     def __repr__(self) -> str:
         source = _shown(self.source)
@@ -162,6 +163,8 @@ class Prediction:
         }
         if self.probabilities is not None:
             plain["probabilities"] = dict(self.probabilities)
+        if self.known:
+            plain["known"] = True
         if self.error is not None:
             plain["error"] = self.error
         return plain | ({"self_attention": _rounded(self.self_attention)} if maps else {})
@@ -240,6 +243,11 @@ def make_prediction(
 def empty_prediction(source: Raw, error: str | None = None) -> Prediction:
     """Return the prediction for an input that is empty, or that has no output because of an error."""
     return Prediction(source, (Output("", 0.0, 0.0, (), (), True, None),), error=error)
+
+
+def known_prediction(source: Raw, answer: str) -> Prediction:
+    """Return the prediction for an input whose answer was given. The model has no part in it, so it has no score."""
+    return Prediction(source, (Output(answer, 0.0, 0.0, (), (), True, None),), known=True)
 
 
 def texts_of(predictions: Iterable[Prediction]) -> list[str]:

@@ -17,10 +17,11 @@ from dragoman.errors import UserError
 from dragoman.inference.alignment.aligner import InputAligner, can_align, refuse_unaligned
 from dragoman.inference.alignment.units import check_unit
 from dragoman.inference.batches import answer_in_batches
-from dragoman.inference.predictions import Prediction, Scored, empty_prediction
+from dragoman.inference.predictions import Prediction, Scored, empty_prediction, known_prediction
 from dragoman.inference.requests import OneInput, PreparedInput, as_inputs, as_text, check_batch, is_single
 from dragoman.inference.steps import Steps
 from dragoman.inference.workers import choose_run
+from dragoman.search.trace import Result
 from dragoman.tables import Rows
 
 if TYPE_CHECKING:
@@ -104,18 +105,21 @@ class Session(Steps):
             prefix = [prepared.texts.get(SOURCE, "") for prepared in inputs]
 
         def answer(readable: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
-            rows = list(readable)
+            predictions = self._settle(readable)
+            rows = [row for row in readable if row not in predictions]
             tokens = None if prefix is None else [self.system.target.encode(prefix[row]) for row in rows]
             keys = [first + step * row for row in rows]
             asked = [readable[row] for row in rows]
-            results = self.search_each(asked, tokens, keys=keys, attention=attention, trace=trace, cancelled=cancelled)
-            predictions = {}
-            for row, result in zip(rows, results, strict=True):
+            results: Sequence[Result | TooLong] = ()
+            if asked:
+                results = self.search_each(
+                    asked, tokens, keys=keys, attention=attention, trace=trace, cancelled=cancelled
+                )
+            for row, found in zip(rows, results, strict=True):
                 prepared = readable[row]
-                if isinstance(result, TooLong) or not result.hypotheses:
-                    nothing = "no output obeys all rules of the search; ask with fewer"
-                    problem = str(result) if isinstance(result, TooLong) else nothing
-                    predictions[row] = empty_prediction(prepared.source, problem)
+                result = self._obeying(prepared, found)
+                if isinstance(result, str):
+                    predictions[row] = empty_prediction(prepared.source, result)
                     continue
                 prompt = None if prefix is None else prefix[row]
                 prediction = self.describe(prepared, result, axes=attention, trace=trace, prompt=prompt)
@@ -127,7 +131,7 @@ class Session(Steps):
                 if keep_arrays:
                     prediction = replace(prediction, arrays=self.file_arrays(prepared))
                 predictions[row] = prediction
-            if probabilities and self.system.classes:
+            if probabilities and self.system.classes and rows:
                 predictions |= self._with_probabilities(readable, predictions)
             return predictions
 
@@ -136,10 +140,38 @@ class Session(Steps):
         run = choose_run(workers, len(inputs), batch, self.engine.place)
         yield from answer_in_batches(inputs, batch, answer, run)
 
+    def _settle(self, inputs: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
+        """Return the predictions that need no search: known answers, and inputs whose constraints cannot be met."""
+        settled: dict[int, Prediction] = {}
+        for row, prepared in inputs.items() if self.constraints is not None else ():
+            assert self.constraints is not None
+            answer = self.constraints.known_answer(prepared)
+            if answer is not None:
+                settled[row] = known_prediction(prepared.source, answer)
+                continue
+            try:
+                self.constraints.phrases(prepared)
+            except UserError as error:
+                settled[row] = empty_prediction(prepared.source, str(error))
+        return settled
+
+    def _obeying(self, prepared: PreparedInput, result: Result | TooLong) -> Result | str:
+        """Return a result that obeys the constraints, or say why there is none."""
+        if isinstance(result, TooLong):
+            return str(result)
+        if self.constraints is not None:
+            result = self.constraints.obeyed(prepared, result)
+        if result.hypotheses:
+            return result
+        if self.constraints is not None and self.constraints.has_rules:
+            limit = self.length_limit(prepared)
+            return self.constraints.unmet(prepared, min(limit, self.config.max_length or limit))
+        return "no output obeys all rules of the search; ask with fewer"
+
     def _with_probabilities(
         self, inputs: Mapping[int, PreparedInput], predictions: Mapping[int, Prediction]
     ) -> dict[int, Prediction]:
-        rows = [row for row, prediction in predictions.items() if prediction.error is None]
+        rows = [row for row, prediction in predictions.items() if prediction.error is None and not prediction.known]
         found = self.class_probabilities([inputs[row] for row in rows])
         return {row: replace(predictions[row], probabilities=each) for row, each in zip(rows, found, strict=True)}
 

@@ -24,6 +24,7 @@ from dragoman.search.trace import Result
 from dragoman.types import Axis
 
 if TYPE_CHECKING:
+    from dragoman.inference.constraints import Constraints
     from dragoman.inference.scoring import ForcedPath
     from dragoman.inference.system import System
 
@@ -42,6 +43,7 @@ class Steps:
 
     system: System
     config: SearchConfig
+    constraints: Constraints | None = None  # what outputs have to obey
 
     @property
     def engine(self) -> Engine:
@@ -118,6 +120,7 @@ class Steps:
             attention=attention and self.engine.has_attention,
             trace=trace,
             on_step=_interruption(deadline, cancelled),
+            further=None if self.constraints is None else self.constraints.make_rules(inputs),
         )
 
     def search_each(

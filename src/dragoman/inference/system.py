@@ -16,6 +16,8 @@ from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, PAD, UNK
 from dragoman.errors import UserError
 from dragoman.files import write_tensors
+from dragoman.inference.constraints import OPTIONS as CONSTRAINTS
+from dragoman.inference.constraints import read_constraints
 from dragoman.inference.engine.choice import choose_engine
 from dragoman.inference.engine.contract import Engine, ModelOutline
 from dragoman.inference.engine.single import Inputs
@@ -166,8 +168,17 @@ class System:
     # ---- asking
 
     def session(self, **settings: Any) -> Session:
-        """Return a session with the run's own search settings, changed by ``settings`` such as ``beam``."""
-        return Session(self, self.search_config(**settings))
+        """Return a session with the run's own search settings, changed by ``settings`` such as ``beam``.
+
+        Constraints on the outputs are read here, once for all that the session is asked: ``lexicon`` (a file with one
+        entry per line, or a list) and ``lexicon_words``, ``match`` (a regular expression), ``grammar`` (Lark: its text,
+        or a ``Path``), ``json_schema``, ``glossary`` (a file, or a mapping), ``keep`` (a regular expression, or
+        several), ``known`` (a file, or a mapping from sources to answers).
+        """
+        given = {name: settings.pop(name) for name in CONSTRAINTS if name in settings}
+        files = {name: modality.is_file for name, modality in self.modalities.items()}
+        constraints = read_constraints(self.target, files, self.is_language_model, given)
+        return Session(self, self.search_config(**settings), constraints)
 
     @overload
     def predict(self, sources: OneInput, **options: Any) -> Prediction: ...
@@ -180,7 +191,8 @@ class System:
 
         An input is a text, a path, or for several sources a mapping from their names. ``options`` are those of
         ``Session.stream`` (batch, attention, trace, maps, prefix, …); all others are search settings of this call:
-        beam, n_best, normalize, sample, forbid, … With ``sample=True``, ``n_best`` is the number of samples.
+        beam, n_best, normalize, sample, forbid, …, and constraints (see ``session``). With ``sample=True``, ``n_best``
+        is the number of samples.
 
         An empty input has an empty output, without asking the model. A language model's inputs are prompts: each output
         is the prompt and its continuation, and an empty prompt is the start of a text. A file that cannot be read has

@@ -125,9 +125,13 @@ def rescore(
 ) -> list[Result]:
     """Return the same outputs with the log-probabilities of ``decoder``, where another decoder was searched with."""
     width = max(len(result.hypotheses) for result in results)
+    if not width:
+        return list(results)
     state = decoder.start(memory, len(results)).spread(width)
     paths = [
-        result.hypotheses[min(rank, len(result.hypotheses) - 1)].tokens for result in results for rank in range(width)
+        result.hypotheses[min(rank, len(result.hypotheses) - 1)].tokens if result.hypotheses else ()
+        for result in results
+        for rank in range(width)
     ]  # in one call, the k outputs of a source side by side
     own = follow(decoder, state, paths, bos=bos, eos=eos, config=config, need_attention=False)
     rescored = []

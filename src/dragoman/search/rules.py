@@ -70,6 +70,36 @@ class Rule(ABC):
         """Return what the rows may not write next."""
 
 
+class LeadingRule(Rule):
+    """A rule that wants something to occur in an output, and knows the tokens that lead there.
+
+    A beam divides its places by how much each hypothesis still needs (``banks.py``). A single path is led there when
+    its most probable token is the end, which is forbidden until then.
+    """
+
+    hard = True
+
+    @abstractmethod
+    def is_bound(self, row: int) -> bool:
+        """Tell whether a row still needs something, or may come to need it again."""
+
+    @abstractmethod
+    def proposals(self, row: int) -> Sequence[int]:
+        """Return the tokens that lead a row to what it needs."""
+
+    @abstractmethod
+    def need_after(self, row: int, token: int) -> int:
+        """Return how many tokens a row needs at least after this one, the end symbol not counted."""
+
+    @abstractmethod
+    def lead(self, row: int) -> None:
+        """Lead a row from now on, until it needs one thing less."""
+
+    @abstractmethod
+    def is_led(self, row: int) -> bool:
+        """Tell whether a row is being led."""
+
+
 def build_rules(config: SearchConfig, eos: int) -> tuple[Rule, ...]:
     """Return the rules that a config asks for, for one search."""
     rules: list[Rule] = []
@@ -208,6 +238,7 @@ class RuleSet:
         self._soft: list[Bans] = []
         self._hard: list[Bans] = []
         self.has_hard = any(rule.hard for rule in rules)
+        self.leader = next((rule for rule in rules if isinstance(rule, LeadingRule)), None)
 
     def start(self, sources: Sequence[int], prefixes: np.ndarray) -> None:
         """Begin with one row per source."""
@@ -229,6 +260,23 @@ class RuleSet:
         """Write -inf into the scores (n, V) of the rows from ``begin`` on, for everything that is forbidden."""
         for bans in (*self._soft, *self._hard):
             _forbid(bans, scores, begin)
+
+    def lead(self, scores: Tensor, wanted: Tensor) -> None:
+        """Lead single paths to what they need: those whose most probable token ``wanted`` (N,) is the end.
+
+        ``scores`` (N, V) are those that the rules have left; -inf is written for what does not lead there.
+        """
+        leader = self.leader
+        if leader is None:
+            return
+        for row in range(len(scores)):
+            if leader.is_led(row) or (int(wanted[row]) == self._eos and leader.is_bound(row)):
+                tokens = torch.tensor([*leader.proposals(row)], dtype=torch.long, device=scores.device)
+                own = scores[row, tokens].clone()
+                if len(own) and bool((own > NEVER).any()):  # otherwise another rule is in the way
+                    leader.lead(row)
+                    scores[row] = NEVER
+                    scores[row, tokens] = own
 
     def release(self, row: int, original: Tensor) -> Tensor:
         """Return the scores (V,) of a row to which the rules leave nothing, from its ``original`` ones.

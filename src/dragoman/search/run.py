@@ -15,10 +15,11 @@ from dragoman.search.beam import Beam
 from dragoman.search.options import SearchConfig
 from dragoman.search.paths import Sampler, follow
 from dragoman.search.rows import DecoderRows, SearchDecoder, device_of
-from dragoman.search.rules import build_rules
+from dragoman.search.rules import Rule, build_rules
 from dragoman.search.trace import Candidates, RecordedStep, Result, SearchRecord
 from dragoman.types import KEPT
 
+MakeRules = Callable[[np.ndarray], Sequence[Rule]]  # rules for one search, from the length limits of all sources
 LEAVING = 8  # sources that are done leave when one in so many is: copying the state of the others takes time too
 
 
@@ -45,6 +46,7 @@ def search(
     need_attention: bool = False,
     need_trace: bool = True,
     on_step: Callable[[], None] | None = None,
+    further: MakeRules | None = None,
 ) -> list[Result]:
     """Search for the outputs of ``sources`` sources and return one result per source, in their order.
 
@@ -53,7 +55,7 @@ def search(
     are part of the output and of its score. A prefix that ends in the end symbol, or reaches the limit, is the
     output. ``keys`` name the sources for sampling (default: their position), so that an input samples the same
     output in any batch. Without ``need_trace`` the results have traces without steps. ``on_step`` is called before each
-    token, and may end the search by raising.
+    token, and may end the search by raising. ``further`` makes rules beside those of the config, from the limits.
     """
     most = _limits(limits, config, sources)
     if prefix is not None and len(prefix) != sources:
@@ -88,9 +90,10 @@ def search(
             limit = most[members]
             chooser: Chooser = Sampler(config, names, eos) if config.sample else Beam(config, limit, eos, need_trace)
             opening = np.array([[bos, *tokens] for tokens in prefixes])
+            rules = (*build_rules(config, eos), *(further(most) if further is not None else ()))
             rows = DecoderRows(
-                decoder, state, opening, members=members, rules=build_rules(config, eos), eos=eos,
-                need_attention=need_attention,
+                decoder, state, opening, members=members, rules=rules, eos=eos, need_attention=need_attention,
+                single=config.sample or config.beam == 1,
             )  # fmt: skip
             outcomes = _run(rows, chooser, prefixes, limit, on_step).results(config, need_trace)
         for source, result in zip(members, outcomes, strict=True):

@@ -102,7 +102,8 @@ class Lexicon:
         row, token, place = row[order], token[order], place[order]
         bounds = np.searchsorted(row, np.arange(len(nodes) + 1))
         return [
-            (token[begin:end], place[begin:end]) for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+            (token[begin:end], place[begin:end])
+            for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
         ]
 
 
