@@ -426,6 +426,12 @@ class Spelling:
     spelled: tuple[tuple[bytes | None, ...], ...]  # by view and token; None: the token has no place in a text
     after: np.ndarray  # (views, V)
     start: int = 0  # the view of the first token
+    is_unique: bool = False  # a text can be divided into tokens in one way only
+
+    @property
+    def spells_all(self) -> bool:
+        """Whether every text can be spelled: each single byte is a token, in every view."""
+        return all({bytes([value]) for value in range(256)} <= {*spelled} for spelled in self.spelled)
 
     def spell(self, tokens: Sequence[int]) -> bytes:
         """Return the bytes that some tokens add, from the start of a text. Tokens without a place add nothing."""

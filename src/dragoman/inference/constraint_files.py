@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +19,26 @@ MOST_CHARACTERS = {"lexicon": 1_000, "glossary": 500, "known": 10_000}  # of one
 MOST_FORMAT = 100_000  # characters of a regular expression
 
 
-def read_lexicon(given: Any) -> list[str]:
-    """Return the entries of a lexicon."""
+def read_lexicon(given: Any) -> Iterator[str]:
+    """Yield the entries of a lexicon."""
     if is_path(given):
-        lines = _decode("lexicon", Path(given), _read("lexicon", Path(given))).split("\n")
-        place = f"{given}:"
+        path = Path(given)
+        lines: Iterable[Any] = io.BytesIO(_read("lexicon", path))
     elif isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
-        lines = [_as_text(entry, "lexicon") for entry in given]
-        place = "entry "
+        path, lines = None, given
     else:
         raise UserError(f"lexicon: give the path of a file or a list of texts, not {type(given).__name__}")
-    entries = []
+    is_empty = True
     for number, line in enumerate(lines, 1):
-        if len(line) > MOST_CHARACTERS["lexicon"]:
-            check_length("lexicon", line, f"{place}{number}")
-        if entry := tidy(line):
-            entries.append(entry)
-    if not entries:
+        place = f"entry {number}" if path is None else f"{path}:{number}"
+        text = _as_text(line, "lexicon") if path is None else _decode("lexicon", place, line)
+        if len(text) > MOST_CHARACTERS["lexicon"]:
+            check_length("lexicon", text, place)
+        if entry := tidy(text):
+            is_empty = False
+            yield entry
+    if is_empty:
         raise UserError("lexicon: there is no entry in it, so that no output is allowed; give a file with one per line")
-    return entries
 
 
 def read_glossary(given: Any) -> dict[str, tuple[str, ...]]:
@@ -114,7 +116,7 @@ def read_known(given: Any, names: Sequence[str]) -> dict[tuple[str, ...], str]:
 def read_format(option: str, given: Any) -> str:
     """Return the text of a regular expression, a grammar or a JSON schema. A grammar's file is given as a path."""
     if isinstance(given, os.PathLike) and option != "match":
-        text = _decode(option, Path(given), _read(option, Path(given)))
+        text = _decode(option, Path(given), _read(option, Path(given))).removeprefix("\ufeff")
     elif option == "json_schema" and isinstance(given, Mapping):
         try:
             text = json.dumps(given)
@@ -164,13 +166,12 @@ def _read(option: str, path: Path) -> bytes:
 
 def _read_lines(option: str, path: Path) -> list[tuple[str, str]]:
     """Return the lines of a file, each with its place."""
-    text = _decode(option, path, _read(option, path))
-    return [(f"{path}:{number}", line) for number, line in enumerate(text.split("\n"), 1)]
+    places = ((f"{path}:{number}", line) for number, line in enumerate(io.BytesIO(_read(option, path)), 1))
+    return [(place, _decode(option, place, line).rstrip("\r\n")) for place, line in places]
 
 
-def _decode(option: str, path: Path, data: bytes) -> str:
+def _decode(option: str, place: str | Path, data: bytes) -> str:
     try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{option}: {path}:{line}: is not UTF-8; save the file as UTF-8") from None
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{option}: {place}: is not UTF-8; save the file as UTF-8") from None

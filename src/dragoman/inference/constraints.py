@@ -6,7 +6,7 @@ text, so an output that breaks a constraint is never given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -159,29 +159,39 @@ def read_constraints(
 
 
 def _with_lexicon(constraints: Constraints, given: Any, word_by_word: bool) -> Constraints:
-    from dragoman.search.constraints.lexicon import Lexicon
+    from dragoman.search.constraints.lexicon import make_lexicon
 
-    target = constraints.target
-    entries = [target.canonical(entry) for entry in read_lexicon(given)]
-    if word_by_word and (spaced := next((entry for entry in entries if " " in entry), None)):
+    target, spelling = constraints.target, constraints.target.spelling()
+    count, unknown, example = 0, 0, ""
+    spells_all = spelling.spells_all
+
+    def spelled() -> Iterator[str]:
+        """Yield the entries that can be spelled, and count the others. None is kept: there may be millions."""
+        nonlocal count, unknown, example
+        for entry in read_lexicon(given):
+            if word_by_word and " " in entry:
+                raise UserError(
+                    f"lexicon_words: the entry {entry!r} has a space, but every entry is one word of an output; write "
+                    "one word on each line, or leave lexicon_words out"
+                )
+            count += 1
+            canonical = target.canonical(entry)
+            if spells_all or not target.unknown(canonical):
+                yield canonical
+            else:
+                unknown, example = unknown + 1, example or entry
+
+    lexicon = make_lexicon(spelled(), spelling, target.encode, word_by_word)
+    if unknown == count:
         raise UserError(
-            f"lexicon_words: the entry {spaced!r} has a space, but every entry is one word of an output; write one "
-            "word on each line, or leave lexicon_words out"
-        )
-    unknown = [entry for entry in entries if target.unknown(entry)]
-    if len(unknown) == len(entries):
-        raise UserError(
-            f"lexicon: none of the {len(entries):,} entries can be spelled with the {target.kind} of this run, for "
-            f"example {unknown[0]!r}; give a lexicon of its target language"
+            f"lexicon: none of the {count:,} entries can be spelled with the {target.kind} of this run, for example "
+            f"{example!r}; give a lexicon of its target language"
         )
     note = (
-        f"lexicon: {len(unknown):,} of {len(entries):,} entries have {target.kind} that this run has never seen and "
-        f"cannot write, for example {unknown[0]!r}"
-        if unknown
-        else None
+        f"lexicon: {unknown:,} of {count:,} entries have {target.kind} that this run has never seen and cannot write, "
+        f"for example {example!r}"
     )
-    lexicon = Lexicon(entries, target.spelling(), word_by_word)
-    return replace(constraints, lexicon=lexicon, notes=(*constraints.notes, *([note] if note else [])))
+    return replace(constraints, lexicon=lexicon, notes=(*constraints.notes, *([note] if unknown else [])))
 
 
 def _with_phrases(constraints: Constraints, glossary: Any, keep: Any) -> Constraints:

@@ -320,10 +320,13 @@ def printable(text: str) -> str:
 
 
 def spelled_alike(strings: Iterable[str | bytes]) -> Spelling:
-    """Return the spelling of tokens that add the same bytes wherever they are. The strings begin with that of UNK."""
+    """Return the spelling of tokens that add the same bytes wherever they are, none the beginning of another's.
+
+    The strings begin with that of UNK.
+    """
     added = [text.encode("utf-8") if isinstance(text, str) else text for text in strings]
     spelled = (None, added[0], None, None, *added[1:])
-    return Spelling((spelled,), np.zeros((1, len(spelled)), np.int8))
+    return Spelling((spelled,), np.zeros((1, len(spelled)), np.int8), is_unique=True)
 
 
 def _escape(character: str) -> str:

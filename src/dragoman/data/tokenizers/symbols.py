@@ -37,7 +37,7 @@ class Symbols(Tokenizer):
         inside = [f" {symbol}".encode() for symbol in (UNKNOWN, *self.vocabulary.symbols)]
         later = (None, inside[0], None, None, *inside[1:])  # with the space before it
         first = tuple(added if added is None else added[1:] for added in later)
-        return Spelling((later, first), np.zeros((2, len(later)), np.int8), start=1)
+        return Spelling((later, first), np.zeros((2, len(later)), np.int8), start=1, is_unique=True)
 
     def _encode(self, text: str) -> list[int]:
         return [self.vocabulary.id(symbol) for symbol in split(text)]
