@@ -5,7 +5,8 @@
 
 RUN is the folder of a trained run that reads one text, FILE a table like the one it was trained on. The lexicon has the
 targets of the table and random texts made from pairs of neighbouring tokens in them, as long as they are, so that its
-tree branches as that of real words does. Free and constrained decoding take turns, with one thread, beam 5, in batches of 64.
+tree branches as that of real words does. Free and constrained decoding take turns, with one
+thread, beam 5, in batches of 64.
 """
 
 from __future__ import annotations
