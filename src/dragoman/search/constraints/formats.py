@@ -6,8 +6,10 @@ is another token to it: the vocabulary is repeated for each view.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,7 @@ class TokenBytes:
         self.special_token_ids = [index for index, added in enumerate(self.tokens) if added[:1] == b"\xff"]
 
     def __call__(self, text: bytes) -> list[int]:
-        return []  # asked only for how a text would be divided, which does not matter here
+        return []  # asked only for how forced bytes would be divided, which ``Format.next_tokens`` decides
 
 
 class Format:
@@ -50,7 +52,7 @@ class Format:
             "json_schema": library.LLMatcher.grammar_from_json_schema,
         }[kind]
         try:
-            self._grammar = make(text)
+            self._grammar = make(without_anchors(text) if kind == "match" else text)
         except ValueError as error:
             raise UserError(f"{kind}: {_first_lines(str(error))}; correct it") from None
         # The limits of time and memory are llguidance's own, counted in steps of its automaton.
@@ -72,6 +74,40 @@ class Format:
         """Return a matcher that has read nothing."""
         return self._start.deep_copy()
 
+    def next_tokens(self, matcher: Any, view: int) -> np.ndarray:
+        """Return the tokens that a matcher may read next, apart from those that add nothing."""
+        count = len(self.spelling.spelled[view])
+        first = 1 + view * count  # the number by which llguidance knows the first token of the view
+        if matcher.is_stopped():
+            return np.zeros(0, np.int64)
+        forced = matcher.compute_ff_bytes()
+        if forced:  # of these bytes, a mask would have but one division into tokens
+            return np.array(sorted(self._forced_tokens(matcher, view, first, forced)), np.int64)
+        bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
+        if matcher.is_error():
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(bits[first : first + count])
+
+    def _forced_tokens(self, matcher: Any, view: int, first: int, forced: bytes) -> Iterator[int]:
+        """Yield the tokens that spell a beginning of the forced bytes, or all of them and what may follow."""
+        strings, tokens = self._sorted[view]
+        for end in range(1, len(forced) + 1):
+            for place in range(bisect_left(strings, forced[:end]), bisect_right(strings, forced[:end])):
+                yield tokens[place]
+        for place in range(bisect_right(strings, forced), len(strings)):
+            if not strings[place].startswith(forced):
+                return
+            if matcher.validate_tokens([first + tokens[place]]):
+                yield tokens[place]
+
+    @cached_property
+    def _sorted(self) -> list[tuple[list[bytes], list[int]]]:
+        """The bytes of all tokens in order, with the tokens, for each view."""
+        pairs = [
+            sorted((added, token) for token, added in enumerate(spelled) if added) for spelled in self.spelling.spelled
+        ]
+        return [([added for added, _ in view], [token for _, token in view]) for view in pairs]
+
     def accepts(self, text: str) -> bool:
         """Tell whether a text matches as a whole."""
         matcher = self._matcher(self._texts)
@@ -88,7 +124,7 @@ class FormatRule(Rule):
         self._format, self._eos = required, eos
         spelled = required.spelling.spelled
         # tokens that add nothing in a view, such as a join: they do not move the matcher
-        self._silent = [np.array([added == b"" for added in view]) for view in spelled]
+        self._silent = [np.flatnonzero([added == b"" for added in view]) for view in spelled]
 
     def start(self, sources: Sequence[int], prefixes: np.ndarray) -> None:
         matcher = self._format.begin()
@@ -108,16 +144,14 @@ class FormatRule(Rule):
             return None
         matcher, view = row
         spelling = self._format.spelling
-        if spelling.spelled[view][token] is None:
+        added = spelling.spelled[view][token]
+        if added is None:
             return None
-        if not self._silent[view][token]:
+        if added:
             matcher = matcher.deep_copy()
-            if not matcher.consume_token(self._number(view, token)):
+            if not matcher.consume_token(1 + view * len(spelling.spelled[view]) + token):
                 return None
         return matcher, int(spelling.after[view, token])
-
-    def _number(self, view: int, token: int) -> int:
-        return 1 + view * len(self._silent[0]) + token
 
     def bans(self) -> Bans:
         allowed = [self._allowed(row) for row in self._rows]
@@ -132,16 +166,24 @@ class FormatRule(Rule):
         if row is None:
             return np.zeros(0, np.int64)
         matcher, view = row
-        mask = np.zeros(len(self._silent[0]), bool)
-        ends = _may_end(matcher)
-        if not matcher.is_stopped():
-            bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
-            if not matcher.is_error():
-                first = self._number(view, 0)
-                mask = bits[first : first + len(mask)].astype(bool)
-        mask |= self._silent[view]
-        mask[self._eos] = ends
-        return np.flatnonzero(mask)
+        ends = [self._eos] if _may_end(matcher) else []
+        return np.unique(
+            np.concatenate([self._format.next_tokens(matcher, view), self._silent[view], ends]).astype(int)
+        )
+
+
+def without_anchors(pattern: str) -> str:
+    """Return a pattern without ^ at its begin and $ at its end, which say what holds anyway. Refuse others."""
+    pattern = pattern.removeprefix("^")
+    if pattern.endswith("$") and (len(pattern) - len(pattern[:-1].rstrip("\\")) - 1) % 2 == 0:
+        pattern = pattern[:-1]
+    plain = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "", pattern, flags=re.DOTALL)  # without escapes and classes
+    if "^" in plain or "$" in plain:
+        raise UserError(
+            "match: ^ and $ can stand at the begin and the end of the whole pattern only, which matches whole outputs "
+            "in any case; leave them out"
+        )
+    return pattern
 
 
 def _may_end(matcher: Any) -> bool:
@@ -166,4 +208,6 @@ def _make_tokenizer(tokens: tuple[bytes | None, ...]) -> Any:
 def _first_lines(text: str) -> str:
     """Return what a message of llguidance says, without the state that it may print after it, on one line."""
     said = text.partition("<state>")[0].strip()
+    if "error: " in said:
+        said = said.rpartition("error: ")[2].partition("\n")[0]
     return " ".join(said.split())[:400]

@@ -136,9 +136,8 @@ class PhraseWriter:
 
     def status(self, phrases: Sequence[Phrase], text: bytes, view: int) -> Status:
         """Return what a text still needs of some phrases."""
-        missing = _missing_bytes(text)
-        known = text[: len(text) - _partial_bytes(text)] if missing else text
-        shown = known.decode("utf-8", "replace")
+        partial = _partial_bytes(text)
+        shown = text[: len(text) - partial].decode("utf-8", "replace")
         whole, reserve, unmet = 0, 0, 0
         savings: list[int] = []
         proposals: dict[int, None] = {}
@@ -150,30 +149,33 @@ class PhraseWriter:
                 continue
             unmet += lacking
             whole += lacking * phrase.full
-            for target in () if missing else phrase.targets:
-                for begin in _beginnings(target, text, shown):
+            for target in phrase.targets:
+                for begin in _beginnings(target, text, shown, partial):
                     savings.append(phrase.full - target.fewest[begin][view])
                     proposals.update(dict.fromkeys(self.next_tokens(target, begin, view)))
-        if missing:
+        if partial and not savings:  # first the character has to be completed
+            savings = [partial - _length(text[-partial])]
             proposals = dict.fromkeys(self.continuations[view])
-            savings = [-missing]
-        need = whole - max(savings, default=0) if unmet else 0
+        need = whole - max(savings) if unmet else 0
         return Status(need, reserve + whole + (1 + SLACK if reserve + whole else 0), unmet, tuple(proposals))
 
 
-def _beginnings(target: Target, text: bytes, shown: str) -> list[int]:
-    """Return from which bytes of a target, a space before it included, a text can go on with it."""
+def _beginnings(target: Target, text: bytes, shown: str, partial: int) -> list[int]:
+    """Return from which bytes of a target, a space before it included, a text can go on with it.
+
+    ``partial`` bytes at the end of the text are the beginning of a character, and ``shown`` is the text before them.
+    """
     found = []
     goal = target.bytes
-    for begun in range(min(len(goal) - 2, len(text)), 0, -1):
+    for begun in range(min(len(goal) - 2, len(text)), max(1, partial) - 1, -1):
         if text.endswith(goal[1 : 1 + begun]):
             before = text[: len(text) - begun].decode("utf-8", "replace")
             if not target.left or not before or not WORD.match(before[-1]):
                 found.append(1 + begun)
                 break
-    if not shown or not target.left or not WORD.match(shown[-1]):
+    if not partial and (not shown or not target.left or not WORD.match(shown[-1])):
         found.append(1)
-    if shown and shown[-1] != " ":
+    if not partial and shown and shown[-1] != " ":
         found.append(0)
     return found
 
@@ -203,17 +205,12 @@ def _partial_bytes(text: bytes) -> int:
     for back in range(1, min(3, len(text)) + 1):
         byte = text[-back]
         if byte >= 0xC0:
-            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4 if byte < 0xF8 else 1
-            return back if back < length else 0
+            return back if back < _length(byte) else 0
         if byte < 0x80:
             return 0
     return 0
 
 
-def _missing_bytes(text: bytes) -> int:
-    """Return how many bytes the last character of a text still lacks."""
-    partial = _partial_bytes(text)
-    if not partial:
-        return 0
-    lead = text[-partial]
-    return (2 if lead < 0xE0 else 3 if lead < 0xF0 else 4) - partial
+def _length(first: int) -> int:
+    """Return how many bytes the character has that begins with this byte."""
+    return 2 if first < 0xE0 else 3 if first < 0xF0 else 4 if first < 0xF8 else 1
