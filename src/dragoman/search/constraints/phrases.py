@@ -2,7 +2,8 @@
 
 This is lexically constrained decoding (Hokamp & Liu 2017) with the beam divided by how much of the phrases a hypothesis
 has (Post & Vilar 2018). Here a phrase is text, so the model divides it into tokens as it likes. A phrase that begins or
-ends with a letter or a digit occurs only where the word begins or ends too, except in scripts without spaces.
+ends with a letter or a digit occurs only where the word begins or ends too, except in scripts without spaces, and in
+runs that cannot write a space.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ class Target:
 
     def __init__(self, text: str, writer: PhraseWriter) -> None:
         self.bytes = b" " + text.encode("utf-8")
-        self.left = is_bounded(text[0])
+        self.left = writer.has_spaces and is_bounded(text[0])
         self.fewest = writer.fewest_tokens(self.bytes)  # by byte and view
+        self.full = self.fewest[0 if writer.has_spaces else 1][0]  # tokens that write it anywhere
         self.next: dict[tuple[int, int], list[int]] = {}  # the tokens that were found to come next, likewise
 
 
@@ -56,10 +58,11 @@ class Phrase:
     def __init__(self, required: Required, writer: PhraseWriter) -> None:
         self.times = required.times
         targets = [(text, Target(text, writer)) for text in required.variants]
-        written = [(text, target) for text, target in targets if target.fewest[0][0] < IMPOSSIBLE]
+        written = [(text, target) for text, target in targets if target.full < IMPOSSIBLE]
         self.targets = [target for _, target in written]
-        self.pattern = occurrence_pattern([text for text, _ in written]) if written else None
-        self.full = min((target.fewest[0][0] for target in self.targets), default=IMPOSSIBLE)
+        texts = tuple(text for text, _ in written)
+        self.pattern = occurrence_pattern(texts, writer.has_spaces) if written else None
+        self.full = min((target.full for target in self.targets), default=IMPOSSIBLE)
         self.name = required.variants[0]
 
     def count(self, text: str) -> int:
@@ -92,6 +95,11 @@ class PhraseWriter:
                     table[added].append(token)
             tables.append(dict(table))
         return tables
+
+    @cached_property
+    def has_spaces(self) -> bool:
+        """Whether outputs have words. The outputs of a run that cannot write a space are one word each."""
+        return any(b" " in added for table in self._tokens for added in table)
 
     @cached_property
     def _longest(self) -> int:
@@ -175,7 +183,7 @@ def _beginnings(target: Target, text: bytes, shown: str, partial: int) -> list[i
                 break
     if not partial and (not shown or not target.left or not WORD.match(shown[-1])):
         found.append(1)
-    if not partial and shown and shown[-1] != " ":
+    if not partial and shown and shown[-1] != " " and target.fewest[0][0] < IMPOSSIBLE:
         found.append(0)
     return found
 
@@ -185,19 +193,17 @@ def is_bounded(character: str) -> bool:
     return bool(WORD.match(character)) and not SPACELESS.match(character)
 
 
-@lru_cache(maxsize=20_000)
-def _pattern(texts: tuple[str, ...]) -> regex.Pattern[str]:
+def occurrence_pattern(texts: Sequence[str], has_words: bool = True) -> regex.Pattern[str]:
+    """Return the pattern of an occurrence of one of some texts, none of which is empty.
+
+    ``has_words``: what begins or ends with a letter or a digit begins or ends a word.
+    """
     parts = []
     for text in sorted(texts, key=len, reverse=True):
-        left = r"(?<!\w)" if is_bounded(text[0]) else ""
-        right = r"(?!\w)" if is_bounded(text[-1]) else ""
+        left = r"(?<!\w)" if has_words and is_bounded(text[0]) else ""
+        right = r"(?!\w)" if has_words and is_bounded(text[-1]) else ""
         parts.append(left + regex.escape(text) + right)
     return regex.compile("|".join(parts))
-
-
-def occurrence_pattern(texts: Sequence[str]) -> regex.Pattern[str]:
-    """Return the pattern of an occurrence of one of some texts, none of which is empty."""
-    return _pattern(tuple(texts))
 
 
 def _partial_bytes(text: bytes) -> int:
