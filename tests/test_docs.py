@@ -24,6 +24,7 @@ from torch.distributed.run import get_args_parser
 import dragoman
 from dragoman import runtime
 from dragoman.cli.main import app
+from dragoman.inference.constraints import OPTIONS as CONSTRAINTS
 from dragoman.recipe.layers import gather_settings, preset_names
 from dragoman.recipe.schema import make_recipe
 from dragoman.runtime.library import why_unavailable
@@ -212,6 +213,7 @@ def test_every_python_call_exists(block: Block) -> None:
                     "alignments",
                     "forbid",
                     "prefix",
+                    *CONSTRAINTS,
                 }
 
 
@@ -228,6 +230,9 @@ def place(tmp_path: Path, tiny_run: Any, monkeypatch: pytest.MonkeyPatch) -> Pat
     (tmp_path / "inputs.txt").write_text("".join(f"{source}\n" for source, _ in pairs), encoding="utf-8")
     (tmp_path / "train.de").write_text("".join(f"{source}\n" for source, _ in pairs), encoding="utf-8")
     (tmp_path / "train.en").write_text("".join(f"{target}\n" for _, target in pairs), encoding="utf-8")
+    (tmp_path / "words.txt").write_text("".join(f"{target}\n" for _, target in pairs), encoding="utf-8")
+    (tmp_path / "terms.tsv").write_text(f"{pairs[0][0]}\t{pairs[0][1]}|abc\n", encoding="utf-8")
+    (tmp_path / "format.lark").write_text('start: "a" start | letter\nletter: /[b-h]/\n', encoding="utf-8")
     objects = "".join(json.dumps({"word": source, "ipa": target}) + "\n" for source, target in pairs)
     (tmp_path / "words.jsonl.gz").write_bytes(gzip.compress(objects.encode()))
     (tmp_path / "runs").mkdir()

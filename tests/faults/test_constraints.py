@@ -111,7 +111,7 @@ def lexicons(kind: str) -> st.SearchStrategy[Constraint]:
 
 
 def formats(kind: str) -> st.SearchStrategy[Constraint]:
-    piece = st.sampled_from(["ab", "[a-d]+", "(12|7)", "é?", "[^ ]", r"\d*", "(cab|dad)", ".", "中文|b"])
+    piece = st.sampled_from(["ab", "[a-d]+", "(12|7)", "é?", "[^ ]", "[0-9]*", "(cab|dad)", ".", "中文|b"])
     gap = st.sampled_from([" ", " ?", "( |-)", ""]) if kind != "symbols" else st.just(" ")
     pattern = st.lists(st.tuples(piece, gap), min_size=1, max_size=4).map(
         lambda parts: "".join(f"({piece}){gap}" for piece, gap in parts[:-1]) + f"({parts[-1][0]})"
