@@ -24,7 +24,7 @@ from dragoman.search.constraints.phrases import PhraseWriter, Required
 from dragoman.search.constraints.required import RequirePhrases
 from dragoman.search.constraints.trie import Trie
 from dragoman.search.options import SearchConfig
-from dragoman.search.rules import Rule, permitted
+from dragoman.search.rules import Rule, RuleSet, permitted
 from dragoman.search.run import search
 
 TEXTS = ["ab cd ef", "abc d, e.f g", "ca ▁ ab  x", "hello world", "  two spaces", "é b", "中文 b"]
@@ -139,6 +139,38 @@ def test_a_format_allows_what_can_become_a_match(kind: str, seed: int) -> None:
         )
         ends = reached and EOS in allowed(FormatRule(required, EOS), tokens, own.size)
         assert ends == (re.fullmatch(pattern, text) is not None) == required.accepts(text)
+
+
+@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize("name", ["lexicon", "format", "phrases"])
+def test_a_constraint_knows_a_row_by_its_tokens_alone(name: str, kind: str) -> None:
+    """Rows are multiplied, dropped and permuted; what is allowed is what it is after the tokens as a prefix."""
+    own = tokenizer(kind)
+    spelling, entries = own.spelling(), [own.canonical(text) for text in TEXTS]
+    lexicon, required = make_lexicon(entries, spelling, own.encode), Format("match", "[a-e ].*", spelling)
+    writer = PhraseWriter(spelling)
+    phrases = {source: [writer.phrase(Required(("ab", "b")))] for source in range(2)}
+    make = {
+        "lexicon": lambda: LexiconRule(lexicon, EOS),
+        "format": lambda: FormatRule(required, EOS),
+        "phrases": lambda: RequirePhrases(writer, phrases, np.array([9, 9]), EOS),
+    }[name]
+    draw, rule = np.random.default_rng(1), make()
+    produced = np.array([own.encode(entries[0])[:1], own.encode(entries[1])[:1]])
+    rule.start([0, 1], produced)
+    for width in (2, 5, 3, 4):
+        parents = draw.integers(0, len(produced), width)
+        pairs = [allowed(make(), prefix, own.size) for prefix in produced[parents].tolist()]
+        picked = [[token for token in tokens if token != EOS] or [4] for tokens in pairs]
+        tokens = np.array([draw.choice(choices) if draw.random() < 0.8 else 4 for choices in picked])
+        rule.advance(parents, tokens)
+        produced = np.concatenate([produced[parents], tokens[:, None]], 1)
+        scores = torch.zeros(width, own.size)
+        rules = RuleSet([rule], EOS)
+        rules._ask()
+        rules.forbid(scores, 0)
+        for row, prefix in enumerate(produced.tolist()):
+            assert np.flatnonzero(scores[row].numpy() == 0).tolist() == allowed(make(), prefix, own.size)
 
 
 @pytest.mark.parametrize(
