@@ -11,6 +11,8 @@ from typing import Any
 from dragoman import __version__
 from dragoman.parts import kind_of
 from dragoman.recipe.schema import InitConfig, Recipe
+from dragoman.runs.confidence import CONFIDENCE
+from dragoman.runtime.confidence import Confidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class CardFacts:
     updates: int
     seconds: float  # of training
     end: str  # why training ended
+    confidence: Confidence | None = None  # of its outputs
 
 
 def write_card(facts: CardFacts) -> str:
@@ -71,12 +74,32 @@ def write_card(facts: CardFacts) -> str:
         facts.scores.rstrip("\n"),
         "```",
         "",
+        *_confidence_lines(facts.confidence),
         "## Limits",
         "",
         "The scores hold for text like the training data. The model has not been tested for anything else.",
         "",
     ]
     return "\n".join(lines)
+
+
+def _confidence_lines(confidence: Confidence | None) -> list[str]:
+    """Explain the confidence of outputs."""
+    if confidence is None:
+        return []
+    fitted = confidence.fitted
+    rows, right = int(fitted.get("rows", 0)), int(fitted.get("right", 0))
+    return [
+        "## Confidence",
+        "",
+        f"- The confidence of an output is the probability that it {confidence.describe()}.",
+        f"- It was fitted on {rows:,} dev rows, of which {right:,} were right, and holds for the search settings of "
+        "the run and for inputs like these.",
+        f"- It is a logistic regression ({fitted.get('chosen', 'all features')}) on the log-probabilities of the "
+        f"output's tokens. Its numbers are in {CONFIDENCE}.",
+        f"- Probabilities of tokens are shown without label smoothing (a share of {confidence.smoothing:g}).",
+        "",
+    ]
 
 
 def _count(data: Mapping[str, Any], side: str) -> str:
