@@ -10,7 +10,7 @@ regression are those of Platt (1999), so that no confidence is 0 or 1, even if a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,13 +50,20 @@ CANDIDATES: tuple[tuple[str, tuple[str, ...], float], ...] = (
 OTHERS_PENALTY = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Fit:
     """A fitted confidence, and how good it is."""
 
     confidence: Confidence
     report: ConfidenceReport  # of each row by numbers that were fitted without it
     decoded: Decoded  # the rows, with the new confidence in their predictions
+
+    def __repr__(self) -> str:
+        return f"Fit({self.report.rows:,} rows, expected calibration error {100 * self.report.error:.2f} points)"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers and the report as plain values, ready for ``json.dumps``."""
+        return {"confidence": self.confidence.to_json(), "report": asdict(self.report)}
 
     def to_text(self) -> str:
         """Return what was fitted and how good it is, for people."""
@@ -122,7 +129,7 @@ def fit_confidence(
     confidence = Confidence(
         metric, threshold, smoothing, system.target.size, best, others, search_facts(config.model_dump()), facts
     )
-    report = measure_confidence(held_out, right, confidence.describe())
+    report = measure_confidence(held_out.tolist(), right.tolist(), confidence.describe())
     assert report is not None
     return Fit(confidence, report, _rated(decoded, confidence, config.sample))
 
@@ -216,9 +223,9 @@ def _cross_validate(
     """Return the confidence of each row by a fit on the other folds."""
     found = np.zeros(len(right))
     for fold in range(int(folds.max()) + 1):
-        inside = np.flatnonzero(folds == fold)
-        outside = np.flatnonzero(folds != fold)
-        if not len(outside):  # a single row
+        inside = [row for row, own in enumerate(folds) if own == fold]
+        outside = [row for row, own in enumerate(folds) if own != fold]
+        if not outside:  # a single row
             return np.full(len(right), 0.5)
         logistic = fit_logistic([features[row] for row in outside], right[outside], names, penalty)
         found[inside] = [logistic.probability(features[row]) for row in inside]

@@ -125,8 +125,8 @@ def _measure_confidence(system: System, decoded: Decoded) -> ConfidenceReport | 
     rows = [row for row, prediction in enumerate(decoded.predictions) if prediction.confidence is not None]
     if not rows:
         return None
-    texts, references = ([each[row] for row in rows] for each in (texts_of(decoded.predictions), decoded.references))
-    right = judge(confidence.metric, confidence.threshold, texts, references)
+    texts = [decoded.predictions[row].text for row in rows]
+    right = judge(confidence.metric, confidence.threshold, texts, [decoded.references[row] for row in rows])
     rated = [decoded.predictions[row].confidence or 0.0 for row in rows]
     note = decoded.predictions[rows[0]].confidence_note or ""
     return measure_confidence(rated, list(right), confidence.describe(), note)

@@ -19,7 +19,7 @@ from dragoman.inference.engine.contract import Engine, SelfAttention
 from dragoman.inference.inputs import InputReader
 from dragoman.inference.predictions import Prediction, make_prediction
 from dragoman.inference.requests import PreparedInput, as_inputs, as_strings, texts_by_source
-from dragoman.runtime.confidence import search_facts
+from dragoman.runtime.confidence import GIVEN_PREFIX, describe_differences, search_facts
 from dragoman.search.options import SearchConfig
 from dragoman.search.trace import Result
 from dragoman.types import Axis
@@ -177,13 +177,7 @@ class Steps:
         """Return why the confidence of outputs may be off; None: it was fitted with these very search settings."""
         if self.system.confidence is None:
             return None
-        differences = self._search_differences + (["outputs that begin with a given text"] if has_prefix else [])
-        if not differences:
-            return None
-        return (
-            f"the confidence was fitted for another search (here: {'; '.join(differences)}), so it may be too high or "
-            "too low"
-        )
+        return describe_differences([*self._search_differences, *([GIVEN_PREFIX] if has_prefix else [])])
 
     @cached_property
     def _search_differences(self) -> list[str]:

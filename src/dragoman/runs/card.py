@@ -14,6 +14,9 @@ from dragoman.recipe.schema import InitConfig, Recipe
 from dragoman.runs.confidence import CONFIDENCE
 from dragoman.runtime.confidence import Confidence
 
+CARD = "README.md"
+HEADING, LIMITS = "## Confidence", "## Limits"
+
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
@@ -75,12 +78,20 @@ def write_card(facts: CardFacts) -> str:
         "```",
         "",
         *_confidence_lines(facts.confidence),
-        "## Limits",
+        LIMITS,
         "",
         "The scores hold for text like the training data. The model has not been tested for anything else.",
         "",
     ]
     return "\n".join(lines)
+
+
+def with_confidence(card: str, confidence: Confidence) -> str:
+    """Return a model card that explains this confidence, in place of the one it explained before."""
+    before, limits, after = card.partition(LIMITS)
+    if not limits:
+        return card  # somebody has written another one
+    return before.partition(HEADING)[0] + "\n".join([*_confidence_lines(confidence), limits + after])
 
 
 def _confidence_lines(confidence: Confidence | None) -> list[str]:
@@ -90,7 +101,7 @@ def _confidence_lines(confidence: Confidence | None) -> list[str]:
     fitted = confidence.fitted
     rows, right = int(fitted.get("rows", 0)), int(fitted.get("right", 0))
     return [
-        "## Confidence",
+        HEADING,
         "",
         f"- The confidence of an output is the probability that it {confidence.describe()}.",
         f"- It was fitted on {rows:,} dev rows, of which {right:,} were right, and holds for the search settings of "

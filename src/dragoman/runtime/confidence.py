@@ -27,6 +27,7 @@ SETTINGS: Final = (
     "beam", "normalize", "alpha", "ctc", "stop", "min_length", "max_length", "no_repeat_ngram", "sample",
     "temperature", "top_k", "top_p", "forbidden", "forbidden_runs", "only",
 )  # fmt: skip
+GIVEN_PREFIX: Final = "outputs that begin with a given text"
 OF_SAMPLING: Final = ("temperature", "top_k", "top_p")
 
 
@@ -124,6 +125,14 @@ class Confidence:
         if not -1.0 <= read.smoothing < 1.0 or read.vocabulary < 1:
             raise ValueError("its smoothing is no share of a probability")
         return read
+
+
+def describe_differences(differences: Sequence[str]) -> str | None:
+    """Return why a confidence may be off, as a sentence; None: the search is the one it was fitted with."""
+    if not differences:
+        return None
+    here = "; ".join(differences)
+    return f"the confidence was fitted for another search (here: {here}), so it may be too high or too low"
 
 
 def without_smoothing(log_probs: np.ndarray, smoothing: float, vocabulary: int) -> np.ndarray:

@@ -23,7 +23,7 @@ from dragoman.inference.steps import SearchCancelled
 from dragoman.inference.system import System
 from dragoman.recipe.layers import ConfigSource, Overrides
 from dragoman.runs.alignment import delete_alignment
-from dragoman.runs.card import CardFacts, write_card
+from dragoman.runs.card import CARD, CardFacts, write_card
 from dragoman.runs.folder import CHECKPOINT, NewRun, check_folder, default_folder, recorded_run_name, reserve_folder
 from dragoman.runs.history import EVALUATION, evaluated_update, keep_other_evaluation
 from dragoman.runs.setup import Setup
@@ -280,7 +280,7 @@ def _evaluate(planned: Plan, system: System, folder: Path, stopped: Stopped, sid
         report = replace(measure(system, fit.decoded, **chosen), confidence=fit.report)
     else:
         report = evaluate(system, rows, **chosen)
-    write_run_file(folder / "README.md", write_card(_card_facts(planned, system, folder, stopped, side, report)))
+    write_run_file(folder / CARD, write_card(_card_facts(planned, system, folder, stopped, side, report)))
     keep_other_evaluation(folder, side)
     # last: where it exists, all else is complete
     write_json(folder / EVALUATION, {"side": side, "update": stopped.update, **report.to_json()})
