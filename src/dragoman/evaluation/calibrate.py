@@ -27,25 +27,26 @@ from dragoman.runtime.confidence import (
     OF_ONE,
     Confidence,
     Logistic,
+    output_features,
     search_facts,
-    token_features,
     without_smoothing,
 )
 
 BY_THRESHOLD = ("bleu", "chrf")  # headline metrics of sentences, of which more than one may be right
-SHARES = np.linspace(-0.1, 0.5, 121)  # of smoothing, of which the likeliest is taken
+SHARES = np.linspace(-0.2, 0.4, 121)  # of smoothing, of which one is taken; below 0: probabilities are too high
+SMALLEST = 1e-4  # probability that a token is wrong: so few tokens cannot show less
 FOLDS = 10
 FEWEST = 10  # outputs; with fewer, the share of right ones is all that can be learnt
 # What is tried, the simplest first: features, and the weight of the penalty on squared weights.
 CANDIDATES: tuple[tuple[str, tuple[str, ...], float], ...] = (
     ("share of right outputs", (), 1.0),
     ("log-probability", ("total",), 1.0),
-    ("mean log-probability", ("mean",), 1.0),
+    ("mean log-probability", ("raw_mean",), 1.0),
     ("least probable token", ("least",), 1.0),
     ("log-probability, both ends", ("total", "doubt"), 1.0),
-    ("all features, strongly regularised", OF_ONE, 100.0),
-    ("all features, regularised", OF_ONE, 10.0),
-    ("all features", OF_ONE, 1.0),
+    ("all features, strongly regularised", OF_ONE, 30.0),
+    ("all features, regularised", OF_ONE, 3.0),
+    ("all features", OF_ONE, 0.3),
 )
 OTHERS_PENALTY = 10.0
 
@@ -100,12 +101,12 @@ def fit_confidence(
     asked = {**search, **width}
     decoded = decode(system, examples, batch=batch, workers=workers, on_progress=on_progress, **asked)
     metric, threshold = choose_criterion(system, decoded, headline)
-    smoothing = fit_smoothing([scored.log_probs for scored in decoded.scored], system.target.size)
+    first = [targets[0] for targets in decoded.references]
+    likeliest, hits = system.session().likeliest_tokens(decoded.sources, first, batch=batch)
+    smoothing = fit_smoothing(likeliest, hits, system.target.size)
 
     def describe(output: Output) -> dict[str, float]:
-        return token_features(
-            without_smoothing(np.array(output.log_probs), smoothing, system.target.size), output.finished
-        )
+        return output_features(output.log_probs, output.finished, smoothing, system.target.size)
 
     answered = [row for row, prediction in enumerate(decoded.predictions) if prediction.tokens]
     if not answered:
@@ -120,12 +121,12 @@ def fit_confidence(
         (output, each[0], options) for each, options in zip(outputs, references, strict=True) for output in each[1:]
     ]
     if len(later) >= FEWEST and not config.sample:
-        hits = judge(metric, threshold, [output.text for output, _, _ in later], [options for *_, options in later])
+        found = judge(metric, threshold, [output.text for output, _, _ in later], [options for *_, options in later])
         known = [
             own | {"behind": describe(first)["total"] - own["total"]}
             for own, first in ((describe(output), first) for output, first, _ in later)
         ]
-        others = fit_logistic(known, hits, FEATURES, OTHERS_PENALTY)
+        others = fit_logistic(known, found, FEATURES, OTHERS_PENALTY)
     confidence = Confidence(
         metric, threshold, smoothing, system.target.size, best, others, search_facts(config.model_dump()), facts
     )
@@ -146,13 +147,16 @@ def choose_criterion(system: System, decoded: Decoded, headline: str | None) -> 
     return "chrf", float(np.median(scores))
 
 
-def fit_smoothing(gold: Sequence[Sequence[float]], vocabulary: int) -> float:
-    """Return the share of smoothing without which the references are likeliest. ``gold``: their log-probabilities."""
-    tokens = np.concatenate([np.asarray(each, float) for each in gold])
-    tokens = tokens[tokens > -np.inf]
-    if not len(tokens):
-        return 0.0
-    losses = [-without_smoothing(tokens, share, vocabulary).mean() for share in SHARES]
+def fit_smoothing(likeliest: np.ndarray, hits: np.ndarray, vocabulary: int) -> float:
+    """Return the share of smoothing without which the probabilities of tokens are most believable.
+
+    ``likeliest`` are log-probabilities of the likeliest token at each place of the references, and
+    ``hits`` whether it is the token of the reference. Their log loss is a proper score.
+    """
+    losses = []
+    for share in SHARES:
+        sure = np.minimum(np.exp(without_smoothing(likeliest, share, vocabulary)), 1 - SMALLEST)
+        losses.append(float(-np.mean(np.where(hits, np.log(sure), np.log(1 - sure)))))
     return float(np.round(SHARES[int(np.argmin(losses))], 6))
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from dragoman.config import TooLong
 from dragoman.data.examples import SOURCE, tidy
 from dragoman.data.vocabulary import EOS, UNK
@@ -230,6 +232,25 @@ class Session(Steps):
             for prepared, target, each in zip(inputs, wanted, scored, strict=True)
         )
         return rows[0] if is_single(sources) else rows
+
+    def likeliest_tokens(
+        self, sources: Iterable[OneInput], targets: Iterable[str], *, batch: int = 64
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the log-probability of the likeliest token at each place of given targets, and whether it is theirs.
+
+        Both are (tokens of all targets,). The targets are in no particular order.
+        """
+        from dragoman.inference.scoring import find_likeliest
+
+        inputs = self.prepare_all(list(sources))
+        gold = [[*self.system.target.encode(tidy(target)), EOS] for target in targets]
+        order = sorted(range(len(gold)), key=lambda row: len(gold[row]))
+        found = []
+        for begin in range(0, len(order), batch):
+            rows = order[begin : begin + batch]
+            arrays = [inputs[row].read().arrays for row in rows]
+            found.append(find_likeliest(self.engine, arrays, [gold[row] for row in rows], self.system.target.size))
+        return np.concatenate([best for best, _ in found]), np.concatenate([hit for _, hit in found])
 
     def _score_texts(
         self,

@@ -20,7 +20,9 @@ FORMAT: Final = 1
 LOWEST: Final = 0.01  # of a token's own probability: what is left of it at least when smoothing is taken away
 LOWEST_TOTAL, LOWEST_TOKEN = -50.0, -20.0  # log-probabilities; below, all are alike
 SMALLEST_DOUBT: Final = 1e-5  # a probability
-OF_ONE: Final = ("total", "mean", "least", "second", "doubt", "unsure", "tokens", "length", "unfinished")
+OF_ONE: Final = (
+    "total", "mean", "least", "second", "doubt", "unsure", "raw_total", "raw_mean", "tokens", "length", "unfinished",
+)  # fmt: skip
 FEATURES: Final = (*OF_ONE, "behind")
 # Settings of a search that change which output is found. Of lists, the number of entries counts.
 SETTINGS: Final = (
@@ -63,7 +65,7 @@ class Confidence:
 
     def features(self, log_probs: Sequence[float], finished: bool) -> dict[str, float]:
         """Return what is known about one output, from the log-probabilities of its tokens."""
-        return token_features(self.log_probs(log_probs), finished)
+        return output_features(log_probs, finished, self.smoothing, self.vocabulary)
 
     def rate(self, outputs: Sequence[tuple[Sequence[float], bool]], *, sampled: bool = False) -> list[float | None]:
         """Return the probability that each output of an input is right; None: it is not known.
@@ -143,10 +145,13 @@ def without_smoothing(log_probs: np.ndarray, smoothing: float, vocabulary: int) 
         return np.asarray(np.log(np.minimum(1.0, np.maximum(without, LOWEST * probabilities))))
 
 
-def token_features(log_probs: np.ndarray, finished: bool) -> dict[str, float]:
-    """Return the features of an output whose tokens have these log-probabilities, without smoothing."""
-    own = np.sort(np.maximum(LOWEST_TOKEN, log_probs)) if len(log_probs) else np.zeros(1)
-    total = max(LOWEST_TOTAL, float(own.sum()))
+def output_features(
+    log_probs: Sequence[float] | np.ndarray, finished: bool, smoothing: float, vocabulary: int
+) -> dict[str, float]:
+    """Return the features of an output whose tokens have these log-probabilities."""
+    raw = np.asarray(log_probs, np.float64) if len(log_probs) else np.zeros(1)
+    own = np.sort(np.maximum(LOWEST_TOKEN, without_smoothing(raw, smoothing, vocabulary)))
+    total, raw_total = max(LOWEST_TOTAL, float(own.sum())), max(LOWEST_TOTAL, float(raw.sum()))
     return {
         "total": total,
         "mean": total / len(own),
@@ -154,6 +159,8 @@ def token_features(log_probs: np.ndarray, finished: bool) -> dict[str, float]:
         "second": float(own[1]) if len(own) > 1 else 0.0,
         "doubt": math.log(max(SMALLEST_DOUBT, -math.expm1(total))),  # of beta calibration (Kull et al. 2017)
         "unsure": -float(np.expm1(own).sum()),  # tokens that are wrong, by expectation
+        "raw_total": raw_total,
+        "raw_mean": raw_total / len(own),
         "tokens": float(len(own)),
         "length": math.log(len(own)),
         "unfinished": float(not finished),
