@@ -36,6 +36,7 @@ BY_THRESHOLD = ("bleu", "chrf")  # headline metrics of sentences, of which more 
 SHARES = np.linspace(-0.2, 0.4, 121)  # of smoothing, of which one is taken; below 0: probabilities are too high
 SMALLEST = 1e-4  # probability that a token is wrong: so few tokens cannot show less
 FOLDS = 10
+HALF = 0.5  # standard errors by which a more complex candidate has to be better
 FEWEST = 10  # outputs; with fewer, the share of right ones is all that can be learnt
 # What is tried, the simplest first: features, and the weight of the penalty on squared weights.
 CANDIDATES: tuple[tuple[str, tuple[str, ...], float], ...] = (
@@ -167,17 +168,22 @@ def choose_logistic(
     rows = len(right)
     folds = min(FOLDS, rows)
     fold_of_row = np.random.default_rng(0).permutation(rows) % folds
-    losses: dict[str, float] = {}
-    chosen, held_out = CANDIDATES[0], np.zeros(rows)
-    for candidate in CANDIDATES if rows >= FEWEST else CANDIDATES[:1]:
-        title, names, penalty = candidate
-        found = _cross_validate(features, right, names, penalty, fold_of_row)
-        losses[title] = log_loss(found, right)
-        if losses[title] <= min(losses.values()):
-            chosen, held_out = candidate, found
-    facts: dict[str, Any] = {"rows": rows, "right": int(right.sum()), "folds": folds, "chosen": chosen[0]}
-    facts |= {"log_loss": losses[chosen[0]], "baseline": losses[CANDIDATES[0][0]], "candidates": losses}
-    return fit_logistic(features, right, chosen[1], chosen[2]), held_out, facts
+    tried = CANDIDATES if rows >= FEWEST else CANDIDATES[:1]
+    found = [_cross_validate(features, right, names, penalty, fold_of_row) for _, names, penalty in tried]
+    losses = np.array([log_losses(each, right) for each in found])  # (candidates, rows)
+    place = _simplest(losses)
+    title, names, penalty = tried[place]
+    means = {candidate[0]: float(mean) for candidate, mean in zip(tried, losses.mean(1), strict=True)}
+    facts: dict[str, Any] = {"rows": rows, "right": int(right.sum()), "folds": folds, "chosen": title}
+    facts |= {"log_loss": means[title], "baseline": means[tried[0][0]], "candidates": means}
+    return fit_logistic(features, right, names, penalty), found[place], facts
+
+
+def _simplest(losses: np.ndarray) -> int:
+    """Return the first candidate that the best one does not beat by more than half a standard error."""
+    behind = losses - losses[int(losses.mean(1).argmin())]  # (candidates, rows)
+    margin = HALF * behind.std(1) / np.sqrt(behind.shape[1])
+    return int(np.argmax(behind.mean(1) <= margin))
 
 
 def fit_logistic(
@@ -192,24 +198,30 @@ def fit_logistic(
     wanted = np.where(right, (hits + 1) / (hits + 2), 1 / (len(right) - hits + 2))  # Platt (1999)
     ridge = np.diag([1e-9, *[penalty] * len(names)])
     weights = np.zeros(design.shape[1])
-    weights[0] = np.log(wanted.mean() / (1 - wanted.mean()))
+
+    def loss(weights: np.ndarray) -> float:
+        exponents = design @ weights
+        return float((np.logaddexp(0, exponents) - wanted * exponents).sum() + weights @ ridge @ weights / 2)
+
     for _ in range(100):
-        found = _sigmoid(design @ weights)
+        found = 1.0 / (1.0 + np.exp(-np.clip(design @ weights, -700.0, 700.0)))
         gradient = design.T @ (found - wanted) + ridge @ weights
         curvature = (design * (found * (1 - found))[:, None]).T @ design + ridge
         step = np.linalg.solve(curvature + 1e-9 * np.eye(len(weights)), gradient)
-        weights = weights - step / max(1.0, float(np.abs(step).max()) / 5)  # a long step may overshoot
-        if np.abs(step).max() < 1e-9:
+        while loss(weights - step) > loss(weights) and np.abs(step).max() > 1e-9:
+            step = step / 2  # a whole step of Newton's may overshoot where nearly all is right
+        weights = weights - step
+        if np.abs(step).max() < 1e-8:
             break
     own = np.where(varies, weights[1:] / np.where(varies, scale, 1.0), 0.0)
     by_name = {name: float(weight) for name, weight in zip(names, own, strict=True) if weight}
     return Logistic(float(weights[0] - own @ centre), by_name)
 
 
-def log_loss(confidences: np.ndarray, right: np.ndarray) -> float:
-    """Return the mean negative log-likelihood of what was right."""
+def log_losses(confidences: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the negative log-likelihood of what was right, (rows,)."""
     sure = np.clip(confidences, 1e-9, 1 - 1e-9)
-    return float(-np.mean(np.where(right, np.log(sure), np.log(1 - sure))))
+    return np.asarray(-np.where(right, np.log(sure), np.log(1 - sure)))
 
 
 def even_sample(examples: Sequence[Example], most: int) -> list[Example]:
@@ -244,7 +256,3 @@ def _rated(decoded: Decoded, confidence: Confidence, sampled: bool) -> Decoded:
         own = confidence.rate([(best.log_probs, best.finished)], sampled=sampled)[0] if best.tokens else None
         predictions.append(replace(prediction, outputs=(replace(best, confidence=own),), confidence_note=None))
     return replace(decoded, predictions=predictions)
-
-
-def _sigmoid(numbers: np.ndarray) -> np.ndarray:
-    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(numbers, -700.0, 700.0))))
