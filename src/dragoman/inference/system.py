@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from dragoman.data.corpus.files import Cache
 from dragoman.data.examples import tidy
 from dragoman.data.modality import Modality
@@ -252,6 +254,11 @@ class System:
         """Return search settings under which no output contains these texts."""
         runs = [self.target.encode(tidy(text)) for text in texts if text.strip()]
         return forbid_token_runs(self.recipe.search, runs)
+
+    def token_probabilities(self, log_probs: Sequence[float] | np.ndarray) -> np.ndarray:
+        """Return the probabilities of tokens as people read them: without label smoothing, if that was fitted."""
+        given = np.asarray(log_probs, np.float64)
+        return np.exp(given if self.confidence is None else self.confidence.log_probs(given))
 
     def view_attention(self, prediction: Prediction) -> AttentionView:
         """Return where each token of a prediction's best output looked, ready to be drawn."""
