@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import subprocess
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,9 +29,12 @@ from dragoman.evaluation.metrics.calibration import (
     measure_confidence,
     risk_at,
 )
+from dragoman.export.node import find_node, read_runtime
 from dragoman.inference.ensembles import ensemble
+from dragoman.program.file import replace_about
 from dragoman.runs.confidence import CONFIDENCE, confidence_file, write_confidence
 from dragoman.runtime.confidence import Confidence, Logistic, output_features, search_facts, without_smoothing
+from dragoman.runtime.container import Container
 
 INPUTS = ["abc", "hgfed", "ab", "cagebad", "ddd"]
 ONE = Confidence("exact", None, 0.1, 12, Logistic(0.5, {"total": 1.0}), None, {"beam": 5})
@@ -55,6 +59,9 @@ def telling_run(native_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Pa
     others = Logistic(0.5, {"total": 0.3, "behind": -0.4})
     confidence = replace(system.confidence, smoothing=0.1, best=best, others=others)
     write_confidence(folder, system.made_of, confidence)
+    container = Container.open(folder / "model.dragoman")
+    written = replace_about(container, {"confidence": confidence.to_json()})
+    (folder / "model.dragoman").write_bytes(written)
     return folder
 
 
@@ -217,9 +224,26 @@ def test_every_engine_has_the_same_confidence(telling_run: Path, engine: str) ->
             assert ours.confidence_note == theirs.confidence_note
 
 
-def test_the_runtime_has_the_same_confidence(native_run: Any) -> None:
-    system = dragoman.load(native_run.folder, engine="native")
-    model = runtime.load(native_run.folder / "model.dragoman")
+def test_node_has_the_same_confidence(telling_run: Path, tmp_path: Path) -> None:
+    """The scripts of exported pages have the formula once more."""
+    node = find_node()
+    if node is None:
+        pytest.skip("there is no Node")
+    for name, content in read_runtime().items():
+        (tmp_path / name).write_bytes(content)
+    asked = [{"input": text, "options": {"nBest": 3}} for text in INPUTS]
+    given = "".join(json.dumps(each) + "\n" for each in asked)
+    command = [node, str(tmp_path / "ask.mjs"), str(telling_run / "model.dragoman"), "--json"]
+    found = subprocess.run(command, input=given, capture_output=True, text=True, check=True, timeout=60).stdout
+    system = dragoman.load(telling_run, engine="native")
+    for prediction, line in zip(system.predict(INPUTS, n_best=3), found.splitlines(), strict=True):
+        own = [output.confidence for output in prediction.outputs]
+        assert [each["confidence"] for each in json.loads(line)["outputs"]] == pytest.approx(own, abs=1e-6)
+
+
+def test_the_runtime_has_the_same_confidence(telling_run: Path) -> None:
+    system = dragoman.load(telling_run, engine="native")
+    model = runtime.load(telling_run / "model.dragoman")
     for settings in ({}, {"beam": 2}, {"n_best": 2}):
         ours, theirs = system.predict(INPUTS, **settings), model.predict(INPUTS, **settings)
         for one, other in zip(ours, theirs, strict=True):

@@ -11,8 +11,8 @@ import pytest
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SCRIPTS = sorted(path.parent.name for path in EXPERIMENTS.glob("*/run.py"))
-# alignments and invariance read a run and a file; parity makes its data
-WITH_DATA = [name for name in SCRIPTS if name not in ("alignments", "invariance", "parity")]
+# alignments, confidence and invariance read runs and files; parity makes its data
+WITH_DATA = [name for name in SCRIPTS if name not in ("alignments", "confidence", "invariance", "parity")]
 
 
 def run(script: Path, environment: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[str]:
