@@ -117,7 +117,7 @@ def write_page(results: Result) -> str:
     return page(
         "Can the confidence of outputs be believed?",
         "Runs of different kinds with the default settings. The confidence is fitted on dev with `dragoman calibrate`, "
-        "and compared with what is right on test, which was looked at once.",
+        "and compared with what is right on test, on which nothing was chosen.",
         "Calibration error is the expected calibration error with ten bins, in points. Even a perfect confidence has "
         "one on so few rows: beside it is the mean of 500 simulations, in which each output is right with the "
         "probability of its confidence. Risk at 80 % is the share of wrong outputs, in percent, if the surest 80 % are "
