@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,7 +48,8 @@ def place(tmp_path: Path, tiny_run: Any, monkeypatch: pytest.MonkeyPatch) -> Pat
     for name, some in {"pairs": rows[:6], "test": rows[:6], "train": rows[:60], "dev": rows[60:70]}.items():
         (tmp_path / f"{name}.tsv").write_text("\n".join(some) + "\n", encoding="utf-8")
     (tmp_path / "runs").mkdir()
-    for name in ("pairs", "a", "b"):
+    shutil.copytree(tiny_run.folder, tmp_path / "runs" / "a")  # which calibrate writes into
+    for name in ("pairs", "b"):
         (tmp_path / "runs" / name).symlink_to(tiny_run.folder, target_is_directory=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path

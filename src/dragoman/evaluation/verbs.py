@@ -166,7 +166,7 @@ def calibrate(
 
     >>> fit = dragoman.calibrate("runs/a", "dev.tsv")
     >>> fit
-    Fit(6 rows, expected calibration error ... points)
+    Fit(10 rows, expected calibration error ... points)
     >>> 0 < dragoman.load("runs/a").predict("abc").confidence < 1
     True
     """
