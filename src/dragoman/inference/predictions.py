@@ -50,8 +50,9 @@ class Output:
 
     def to_json(self, maps: bool = False) -> dict[str, Any]:
         """Return a JSON object. ``maps`` adds every attention map, and self-attention."""
-        names = ("text", "confidence", "score", "log_prob", "tokens", "log_probs", "finished")
-        plain = {name: getattr(self, name) for name in names}
+        plain = {name: getattr(self, name) for name in ("text", "score", "log_prob", "tokens", "log_probs", "finished")}
+        if self.confidence is not None:
+            plain["confidence"] = self.confidence
         if self.attention is not None:
             plain["attention"] = np.round(self.attention.mean(1), 5).tolist()
         for name in ("alignment", "timings", "boxes"):

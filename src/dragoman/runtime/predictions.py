@@ -82,7 +82,12 @@ class Prediction:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""
-        names = ("text", "confidence", "score", "log_prob", "tokens", "log_probs", "finished")
-        plain: dict[str, Any] = {"outputs": [{name: getattr(each, name) for name in names} for each in self.outputs]}
+        names = ("text", "score", "log_prob", "tokens", "log_probs", "finished")
+        outputs = [
+            {name: getattr(each, name) for name in names}
+            | ({} if each.confidence is None else {"confidence": each.confidence})
+            for each in self.outputs
+        ]
+        plain: dict[str, Any] = {"outputs": outputs}
         more = {"confidence_note": self.confidence_note, "abstained": self.abstained, "error": self.error}
         return plain | {name: value for name, value in more.items() if value}
