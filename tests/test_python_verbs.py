@@ -101,7 +101,14 @@ def test_predict_has_the_options_of_the_command_line(place: Path) -> None:
     known = {*SearchConfig.model_fields, "forbid", *inspect.signature(Session.stream).parameters}
     known |= {*inspect.signature(dragoman.load).parameters}
     of_the_program = {"run", "files", "as_json", "ensemble", "quiet", "verbose", "lines", "source", "root"}
-    of_the_program |= {"out", "resume", "shard", "timings"}  # files of outputs, which Python has as values
+    of_the_program |= {
+        "out",
+        "resume",
+        "shard",
+        "timings",
+        "confidence",
+        "abstain_file",
+    }  # files of outputs, which Python has as values
     assert options - known <= of_the_program
 
 
