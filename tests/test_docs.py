@@ -190,7 +190,7 @@ def test_python_page_lists_the_public_names() -> None:
     assert sorted(re.findall(r"`dragoman\.(\w+)`", table)) == sorted(dragoman.__all__)
 
 
-PYTHON_VERBS = ("check", "load", "evaluate", "score", "compare", "align", "export_run")
+PYTHON_VERBS = ("calibrate", "check", "load", "evaluate", "score", "compare", "align", "export_run")
 
 
 @pytest.mark.parametrize("block", list(blocks("python")), ids=lambda block: block.where)
@@ -214,6 +214,7 @@ def test_every_python_call_exists(block: Block) -> None:
                     "forbid",
                     "prefix",
                     *CONSTRAINTS,
+                    "abstain",
                 }
 
 
@@ -253,7 +254,7 @@ FILE = re.compile(r"(LM_)?RUN\d?|runs/.+|\S+\.(tsv|txt|gz|de|en|png|jpg|wav)")
 
 def can_run(command: Command, place: Path) -> bool:
     """Return whether a command neither trains nor needs the built web page, and all it reads is in ``place``."""
-    writes = values_of(command.words, "-o")
+    writes = [*values_of(command.words, "-o"), *values_of(command.words, "--abstain-file")]
     reads = [word for word in command.words if FILE.fullmatch(word) and word not in writes]
     needs_page = command.words[0] in ("studio", "report") or any(name.endswith(".html") for name in writes)
     needs_library = "native" in command.words or "portable" in command.words

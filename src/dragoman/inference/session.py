@@ -6,21 +6,33 @@ changes, and many threads may ask one at once: each gets what it would get alone
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from dragoman.config import TooLong
 from dragoman.data.examples import SOURCE, tidy
 from dragoman.data.vocabulary import EOS, UNK
-from dragoman.errors import UserError
+from dragoman.errors import OtherSearch, UserError
 from dragoman.inference.alignment.aligner import InputAligner, can_align, refuse_unaligned
 from dragoman.inference.alignment.units import check_unit
 from dragoman.inference.batches import answer_in_batches
-from dragoman.inference.predictions import Prediction, Scored, empty_prediction, known_prediction
-from dragoman.inference.requests import OneInput, PreparedInput, as_inputs, as_text, check_batch, is_single
+from dragoman.inference.predictions import Prediction, Scored, empty_prediction, known_prediction, withhold
+from dragoman.inference.requests import (
+    OneInput,
+    PreparedInput,
+    as_inputs,
+    as_text,
+    check_abstain,
+    check_batch,
+    is_single,
+)
 from dragoman.inference.steps import Steps
 from dragoman.inference.workers import choose_run
+from dragoman.runs.confidence import missing_confidence
 from dragoman.search.trace import Result
 from dragoman.tables import Rows
 
@@ -77,6 +89,7 @@ class Session(Steps):
         probabilities: bool = True,
         cancelled: Callable[[], bool] | None = None,
         workers: int | None = 1,
+        abstain: float | None = None,
     ) -> Iterator[Prediction]:
         """Yield one prediction per input, in order, as soon as the batches that they are in are done.
 
@@ -88,12 +101,16 @@ class Session(Steps):
         ``step`` the difference between their indices: these seed sampling. ``probabilities``: if the run is a
         classifier, those of all its classes. When ``cancelled`` returns True, ``SearchCancelled`` is raised.
         ``workers``: processes that answer; None: as many as there are cores, as far as there is work for them.
+        ``abstain``: leave out the outputs for inputs whose best output has a lower confidence than this, from 0 to 1.
         """
         check_batch(batch)
         check_unit(align_unit)
         if alignments:
             refuse_unaligned(self)
             attention = True
+        check_abstain(abstain)
+        if abstain is not None:
+            self._expect_confidence(bool(prefix))
         inputs = self.prepare_all(sources)
         if isinstance(prefix, str):
             prefix = [prefix] * len(inputs)
@@ -138,7 +155,17 @@ class Session(Steps):
         if cancelled is not None:  # which only this process can ask
             workers = 1
         run = choose_run(workers, len(inputs), batch, self.engine.place)
-        yield from answer_in_batches(inputs, batch, answer, run)
+        for prediction in answer_in_batches(inputs, batch, answer, run):
+            is_unsure = abstain is not None and prediction.confidence is not None and prediction.confidence < abstain
+            yield withhold(prediction) if is_unsure else prediction
+
+    def _expect_confidence(self, has_prefix: bool) -> None:
+        """Raise an error if the outputs will have no confidence, and warn if it was fitted for another search."""
+        system = self.system
+        if system.confidence is None:
+            raise missing_confidence(system.folder, system.made_of, system.is_language_model)
+        if (note := self.confidence_note(has_prefix)) is not None:
+            warnings.warn(f"{note}; dragoman calibrate fits it for other settings", OtherSearch, stacklevel=3)
 
     def _settle(self, inputs: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
         """Return the predictions that need no search: known answers, and inputs whose constraints cannot be met."""
@@ -237,6 +264,25 @@ class Session(Steps):
             for prepared, target, each in zip(inputs, wanted, scored, strict=True)
         )
         return rows[0] if is_single(sources) else rows
+
+    def likeliest_tokens(
+        self, sources: Iterable[OneInput], targets: Iterable[str], *, batch: int = 64
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the log-probability of the likeliest token at each place of given targets, and whether it is theirs.
+
+        Both are (tokens of all targets,). The targets are in no particular order.
+        """
+        from dragoman.inference.scoring import find_likeliest
+
+        inputs = self.prepare_all(list(sources))
+        gold = [[*self.system.target.encode(tidy(target)), EOS] for target in targets]
+        order = sorted(range(len(gold)), key=lambda row: len(gold[row]))
+        found = []
+        for begin in range(0, len(order), batch):
+            rows = order[begin : begin + batch]
+            arrays = [inputs[row].read().arrays for row in rows]
+            found.append(find_likeliest(self.engine, arrays, [gold[row] for row in rows], self.system.target.size))
+        return np.concatenate([best for best, _ in found]), np.concatenate([hit for _, hit in found])
 
     def _score_texts(
         self,
