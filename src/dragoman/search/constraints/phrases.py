@@ -146,14 +146,15 @@ class PhraseWriter:
         """Return what a text still needs of some phrases."""
         partial = _partial_bytes(text)
         shown = text[: len(text) - partial].decode("utf-8", "replace")
+        followed = shown + "x"  # what comes next may spoil a phrase at the end; a character that has begun will
         whole, reserve, unmet = 0, 0, 0
         savings: list[int] = []
         proposals: dict[int, None] = {}
         for phrase in phrases:
-            lacking = max(0, phrase.times - phrase.count(shown))
+            later = max(0, phrase.times - phrase.count(followed))
+            reserve += later * (phrase.full + 1)  # a space may be needed between two phrases
+            lacking = later if partial else max(0, phrase.times - phrase.count(shown))
             if not lacking:
-                if not phrase.is_in(shown + "x"):  # what comes next may still spoil it
-                    reserve += phrase.full
                 continue
             unmet += lacking
             whole += lacking * phrase.full
@@ -165,7 +166,7 @@ class PhraseWriter:
             savings = [partial - _length(text[-partial])]
             proposals = dict.fromkeys(self.continuations[view])
         need = whole - max(savings) if unmet else 0
-        return Status(need, reserve + whole + (1 + SLACK if reserve + whole else 0), unmet, tuple(proposals))
+        return Status(need, reserve + (1 + SLACK if reserve else 0), unmet, tuple(proposals))
 
 
 def _beginnings(target: Target, text: bytes, shown: str, partial: int) -> list[int]:
