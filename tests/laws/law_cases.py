@@ -45,7 +45,12 @@ ENCODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
     ],
     "transformer": [
         {"norm": norm, "positions": positions, "width": width, "layers": 2, "heads": 3, "feed_forward": 16}
-        for norm, positions, width in (("pre", "sinusoidal", 12), ("post", "sinusoidal", 12), ("pre", "learned", 18))
+        for norm, positions, width in (
+            ("pre", "sinusoidal", 12),
+            ("post", "sinusoidal", 12),
+            ("pre", "learned", 18),
+            ("pre", "rotary", 12),
+        )
     ],
 }
 SMALL_TRANSFORMER = {"kind": "transformer", "width": 12, "layers": 2, "heads": 3, "feed_forward": 16}
@@ -55,7 +60,7 @@ DECODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"network": {"kind": "rnn", "width": 12, "embedding": 12, "deep_output": True, "tie_embeddings": False}},
         *(
             {"network": {**SMALL_TRANSFORMER, "norm": norm, "positions": positions, "embedding": 12, "width": width}}
-            for norm, positions, width in (("pre", "sinusoidal", 12), ("post", "learned", 18))
+            for norm, positions, width in (("pre", "sinusoidal", 12), ("post", "learned", 18), ("pre", "rotary", 12))
         ),
     ],
     "conv": [
@@ -91,6 +96,7 @@ DECODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
             ("pre", "sinusoidal", True),
             ("post", "sinusoidal", False),
             ("pre", "learned", True),
+            ("pre", "rotary", True),
         )
     ],
 }
