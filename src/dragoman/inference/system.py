@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from dragoman.data.copying import Copier
 from dragoman.data.corpus.files import Cache
 from dragoman.data.examples import tidy
 from dragoman.data.modality import Modality
@@ -92,6 +93,29 @@ class System:
         from dragoman.inference.engine.torch import TorchEngine
 
         return TorchEngine(self.model, self.inputs)
+
+    @cached_property
+    def copier(self) -> Copier | None:
+        """Return what says which symbols of a source an output copies, if the model copies."""
+        if not self.recipe.copying:
+            return None
+        (modality,) = self.modalities.values()
+        assert modality.tokenizer is not None
+        return Copier(modality.tokenizer, self.target)
+
+    def target_for(self, texts: Mapping[str, str]) -> Tokenizer:
+        """Return the target's tokeniser for the outputs of an input, by source: it writes copies of its symbols."""
+        if self.copier is None:
+            return self.target
+        (source,) = texts.values()
+        return self.copier.writer(source)
+
+    def encode_target(self, target: str, texts: Mapping[str, str]) -> list[int]:
+        """Return the ids of a target of an input, by source."""
+        if self.copier is None:
+            return self.target.encode(target)
+        (source,) = texts.values()
+        return self.copier.encode(source, target)
 
     @property
     def inputs(self) -> Inputs:

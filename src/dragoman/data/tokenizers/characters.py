@@ -15,6 +15,7 @@ from dragoman.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 
 class Characters(Tokenizer):
     settings = frozenset({"min_count", "normalize"})
+    has_unknown = True
 
     @classmethod
     def fit(cls, config: TokenizerConfig, texts: Iterable[str]) -> Self:
@@ -25,6 +26,9 @@ class Characters(Tokenizer):
 
     def lower(self) -> LoweredTokenizer:
         return LoweredTokenizer("characters", self.vocabulary.symbols)
+
+    def strings(self, text: str) -> list[str]:
+        return list(clean(text, self.normalize))
 
     def _encode(self, text: str) -> list[int]:
         return [self.vocabulary.id(character) for character in text]

@@ -16,6 +16,7 @@ from dragoman.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 class Symbols(Tokenizer):
     settings = frozenset({"min_count", "normalize"})
     splits_at_spaces = True
+    has_unknown = True
 
     @classmethod
     def fit(cls, config: TokenizerConfig, texts: Iterable[str]) -> Self:
@@ -29,6 +30,9 @@ class Symbols(Tokenizer):
 
     def lower(self) -> LoweredTokenizer:
         return LoweredTokenizer("symbols", self.vocabulary.symbols)
+
+    def strings(self, text: str) -> list[str]:
+        return split(clean(text, self.normalize))
 
     def _encode(self, text: str) -> list[int]:
         return [self.vocabulary.id(symbol) for symbol in split(text)]

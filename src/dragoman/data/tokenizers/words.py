@@ -36,6 +36,7 @@ _ALWAYS = (_SPACE, _JOIN)
 class Words(Tokenizer):
     settings = frozenset({"size", "min_count", "normalize"})
     splits_at_spaces = True
+    has_unknown = True
 
     def __init__(self, vocabulary: Vocabulary, normalize: str = "none") -> None:
         super().__init__(vocabulary, normalize)
@@ -57,6 +58,17 @@ class Words(Tokenizer):
 
     def lower(self) -> LoweredTokenizer:
         return LoweredTokenizer("words", self.vocabulary.symbols, word_characters=_word_characters())
+
+    def strings(self, text: str) -> list[str]:
+        found = []
+        for unit in units(clean(text, self.normalize)):
+            *before, last = self._unit(unit)
+            found += [self.vocabulary.symbol(index) for index in before]
+            found.append(f" {unit.removeprefix(' ')}" if last == UNK else self.vocabulary.symbol(last))
+        return found
+
+    def _copied(self, symbol: str) -> str:
+        return f" {symbol.strip(' ')}"  # as UNK, which has the space of a word
 
     def _encode(self, text: str) -> list[int]:
         return [index for unit in units(text) for index in self._unit(unit)]

@@ -86,7 +86,8 @@ class Transformer(ReadingDecoder):
         self.last_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
         tied = config.tie_embeddings
         self.leave = InferenceLinear(config.width, vector) if tied and vector != config.width else nn.Identity()
-        self.project = InferenceLinear(vector if tied else config.width, vocabulary, bias=False)  # section 3.4: no bias
+        self.feature_width = vector if tied else config.width
+        self.project = InferenceLinear(self.feature_width, vocabulary, bias=False)  # section 3.4: no bias
         draw_xavier(self.project)
         if tied:
             self.project.weight = self.embedding.weight
