@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from dragoman.nn.contracts import Decoder
 from dragoman.parts import kinds, part
 from dragoman.types import Memory, Padded
 
@@ -67,6 +68,11 @@ DECODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"positions": positions, "kernel": kernel, "embedding": embedding, "tie_embeddings": tie, "layers": 2}
         for positions, kernel, embedding, tie in (("learned", 3, 12, True), ("sinusoidal", 2, 8, False))
     ],
+    "monotone": [
+        *({"attention": {"kind": kind}} for kind in kinds("attention") if not part("attention", kind).recurrent),
+        {"order": 0, "layers": 2, "cell": "gru", "tie_embeddings": False},
+        {"longest_jump": 2},
+    ],
     "rnn": [
         *({"cell": cell, "context": "initial", "layers": 2} for cell in CELLS),
         *({"cell": cell, "context": "every-step", "layers": 2} for cell in CELLS),
@@ -116,6 +122,13 @@ def decoders() -> Iterator[tuple[str, dict[str, Any]]]:
     for kind in kinds("decoder"):
         for settings in DECODER_SETTINGS.get(kind, [{}]):
             yield kind, settings
+
+
+def lowered_decoders() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the decoders that say how they compute in use; the others are refused by name."""
+    for case in decoders():
+        if part("decoder", case[0]).lower is not Decoder.lower:
+            yield case
 
 
 def name(case: tuple[str, dict[str, Any]]) -> str:
