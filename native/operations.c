@@ -221,6 +221,35 @@ static int run_positions(struct run *run, const struct operation *operation) {
     return DRAGOMAN_OK;
 }
 
+/* Turn the queries and keys of every head by the angles of their positions. */
+static int run_rotate(struct run *run, const struct operation *operation) {
+    const struct value *x = value_in(run, operation, 0);
+    const struct shape *shape = shape_in(run, operation, 0);
+    int width = shape->width / 3, heads = operation->settings[ROTATE_HEADS].number, part = width / heads, last = 0;
+    for (int i = 0; i < run->items; i++) {
+        int end = (run->is_step ? run->position[i] : 0) + count_of(x, i, shape->rows);
+        last = end > last ? end : last;
+    }
+    const float *turns = sinusoids(run->context, part, last);
+    struct value *y;
+    if (!turns) return fail(run->context, DRAGOMAN_NO_MEMORY, "there is not enough memory");
+    TRY(output_make(run, operation, 0, extent_like(run, x), &y));
+    float *to = y->data;
+    for (int i = 0; i < run->items; i++) {
+        const float *from = item_of(x, i), *own = turns + (size_t)(run->is_step ? run->position[i] : 0) * (size_t)part;
+        for (int row = count_of(x, i, shape->rows); row > 0; row--, own += part, from += 3 * width, to += 3 * width) {
+            for (int begin = 0; begin < 2 * width; begin += part)
+                for (int k = 0; k < part; k += 2) {
+                    float left = from[begin + k], right = from[begin + k + 1], sine = own[k], cosine = own[k + 1];
+                    to[begin + k] = left * cosine - right * sine;
+                    to[begin + k + 1] = left * sine + right * cosine;
+                }
+            memcpy(to + 2 * width, from + 2 * width, (size_t)width * sizeof(float));
+        }
+    }
+    return DRAGOMAN_OK;
+}
+
 /* softmax and select_best, also of weights over source states */
 static int run_choice(struct run *run, const struct operation *operation) {
     const struct value *x = value_in(run, operation, 0);
@@ -393,6 +422,7 @@ int run_rows(struct run *run, const struct operation *operation) {
     case OP_LAYER_NORM:
     case OP_NORMALIZE: return run_norm(run, operation);
     case OP_POSITIONS: return run_positions(run, operation);
+    case OP_ROTATE: return run_rotate(run, operation);
     case OP_SOFTMAX:
     case OP_SELECT_BEST: return run_choice(run, operation);
     case OP_MEAN: return run_mean(run, operation);

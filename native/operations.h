@@ -35,6 +35,7 @@ enum operation_kind {
     OP_MEAN,
     OP_PAIR,
     OP_ZEROS,
+    OP_ROTATE,
     OP_COUNT,
 };
 
@@ -62,6 +63,7 @@ enum { SLICE_AXIS, SLICE_BEGIN, SLICE_COUNT };
 enum { CONVOLVE_STRIDE, CONVOLVE_BEFORE, CONVOLVE_AFTER, CONVOLVE_ACTIVATION };
 enum { CONVOLVE_PICTURE_STRIDE, CONVOLVE_PICTURE_BEFORE, CONVOLVE_PICTURE_ACTIVATION };
 enum { MAX_POOL_SIZE, MAX_POOL_STRIDE, MAX_POOL_BEFORE };
+enum { ROTATE_HEADS };
 
 /* How many inputs, outputs, weights and settings an operation has; inputs -1: two or more. A bit of
  * `needed_*` is 1 where the name may not be absent; `setting_types`: 0 int, 1 float, 2 word, and the
@@ -103,6 +105,7 @@ static const struct operation_form operation_forms[OP_COUNT] = {
     {"mean", 1, 1, 0, 0, 1, 1, 0, {0}, {0}},
     {"pair", 1, 1, 0, 0, 1, 1, 0, {0}, {0}},
     {"zeros", 1, 1, 0, 0, 1, 1, 0, {0}, {0}},
+    {"rotate", 1, 1, 0, 1, 1, 1, 0, {0}, {0}},
 };
 
 #endif

@@ -284,6 +284,11 @@ static int infer_operation(const struct inference *at) {
         NEED(!weight_at(at, 0) || (weight_at(at, 0)->rank == 2 && weight_at(at, 0)->dims[1] == x->width), "the table has a wrong shape");
         want_plain(weight_at(at, 0));
         return set_output(at, 0, ROWS, x->rows, x->width);
+    case OP_ROTATE:
+        NEED(is_rows(x) && (!at->is_step || x->rows != MANY) && x->width % 3 == 0, "qkv has a wrong shape");
+        NEED(operation->settings[ROTATE_HEADS].number >= 1 && x->width / 3 % operation->settings[ROTATE_HEADS].number == 0 &&
+             x->width / 3 / operation->settings[ROTATE_HEADS].number % 2 == 0, "heads do not divide the width into even parts");
+        return set_output(at, 0, ROWS, x->rows, x->width);
     case OP_SOFTMAX:
     case OP_SELECT_BEST:
         NEED(x->kind == ROWS && (at->is_step || x->width != MANY), "x must have rows");

@@ -172,6 +172,7 @@ class Memory:
     mask: Tensor  # (B, S) True = real
     values: Tensor | None = None  # (B, S, D) what attention averages; None = the states themselves
     summary: Tensor | None = None  # (B, L, P, D) last states: L layers of P parts (LSTM: hidden and cell), or None
+    copies: Tensor | None = None  # (B, S) the target token that each position writes if it is copied, or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +300,34 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Copies:
+    """What a step may copy from its source, and the gate between that and what it generates."""
+
+    gate: Tensor  # (N, T) logits: how likely the token is generated
+    weights: Tensor  # (N, T, S) attention: which position is copied, if one is
+    targets: Tensor  # (N, S) the token that each position writes
+    vocabulary: int  # V, with the slots; the readout has logits of those before the slots
+
+    def mix(self, logits: Tensor) -> Tensor:
+        """Return the log-probabilities (N, T, V) of tokens that are generated, with these logits, or copied."""
+        import torch
+
+        generated = logits.float().log_softmax(-1)
+        slots = self.vocabulary - generated.shape[-1]
+        generated = torch.nn.functional.pad(generated, (0, slots), value=-torch.inf)
+        copied = torch.zeros_like(generated)
+        targets = self.targets[:, None].expand(-1, generated.shape[1], -1)
+        copied = copied.scatter_add(2, targets, self.weights.float())
+        gate = self.gate.float()[..., None]
+        keep, copy = torch.nn.functional.logsigmoid(gate), torch.nn.functional.logsigmoid(-gate)
+        return torch.logaddexp(generated + keep, copied.log() + copy)
+
+    def last(self) -> Copies:
+        """Return what may be copied after the last token, T = 1."""
+        return replace(self, gate=self.gate[:, -1:], weights=self.weights[:, -1:])
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """What a decoder returns: one prediction after each of the tokens.
 
@@ -312,21 +341,27 @@ class Step:
     attention: Tensor | None = None  # (N, T, A, S) when asked for
     choices: Choices | None = None  # of hard attention, in training
     reading: Reading | None = None  # in training, where the source is part of the loss
+    copies: Copies | None = None  # where tokens may be copied; the readout is then of generated tokens alone
 
     @property
     def logits(self) -> Tensor:
         """The unnormalised scores of every token."""
-        return self.readout(self.features)  # (N, T, V)
+        logits = self.readout(self.features)  # (N, T, V)
+        return logits if self.copies is None else self.copies.mix(logits)
 
     @property
     def log_probs(self) -> Tensor:
         """The log-probabilities of every token, in float32."""
+        if self.copies is not None:
+            return self.logits
         return self.logits.float().log_softmax(-1)  # (N, T, V)
 
     def next_log_probs(self) -> Tensor:
         """Return the log-probabilities after the last token, (N, V), as a new tensor that may be changed."""
         import torch
 
+        if self.copies is not None:
+            return self.copies.last().mix(self.readout(self.features[:, -1:]))[:, 0]
         scores = self.readout(self.features[:, -1]).float()
         if torch.is_grad_enabled():
             return scores.log_softmax(-1)

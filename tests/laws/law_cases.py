@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from dragoman.nn.contracts import Decoder
 from dragoman.parts import kinds, part
 from dragoman.types import Memory, Padded
 
@@ -45,7 +46,12 @@ ENCODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
     ],
     "transformer": [
         {"norm": norm, "positions": positions, "width": width, "layers": 2, "heads": 3, "feed_forward": 16}
-        for norm, positions, width in (("pre", "sinusoidal", 12), ("post", "sinusoidal", 12), ("pre", "learned", 18))
+        for norm, positions, width in (
+            ("pre", "sinusoidal", 12),
+            ("post", "sinusoidal", 12),
+            ("pre", "learned", 18),
+            ("pre", "rotary", 12),
+        )
     ],
 }
 SMALL_TRANSFORMER = {"kind": "transformer", "width": 12, "layers": 2, "heads": 3, "feed_forward": 16}
@@ -55,12 +61,17 @@ DECODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"network": {"kind": "rnn", "width": 12, "embedding": 12, "deep_output": True, "tie_embeddings": False}},
         *(
             {"network": {**SMALL_TRANSFORMER, "norm": norm, "positions": positions, "embedding": 12, "width": width}}
-            for norm, positions, width in (("pre", "sinusoidal", 12), ("post", "learned", 18))
+            for norm, positions, width in (("pre", "sinusoidal", 12), ("post", "learned", 18), ("pre", "rotary", 12))
         ),
     ],
     "conv": [
         {"positions": positions, "kernel": kernel, "embedding": embedding, "tie_embeddings": tie, "layers": 2}
         for positions, kernel, embedding, tie in (("learned", 3, 12, True), ("sinusoidal", 2, 8, False))
+    ],
+    "monotone": [
+        *({"attention": {"kind": kind}} for kind in kinds("attention") if not part("attention", kind).recurrent),
+        {"order": 0, "layers": 2, "cell": "gru", "tie_embeddings": False},
+        {"longest_jump": 2},
     ],
     "rnn": [
         *({"cell": cell, "context": "initial", "layers": 2} for cell in CELLS),
@@ -91,6 +102,7 @@ DECODER_SETTINGS: dict[str, list[dict[str, Any]]] = {
             ("pre", "sinusoidal", True),
             ("post", "sinusoidal", False),
             ("pre", "learned", True),
+            ("pre", "rotary", True),
         )
     ],
 }
@@ -110,6 +122,13 @@ def decoders() -> Iterator[tuple[str, dict[str, Any]]]:
     for kind in kinds("decoder"):
         for settings in DECODER_SETTINGS.get(kind, [{}]):
             yield kind, settings
+
+
+def lowered_decoders() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the decoders that say how they compute in use; the others are refused by name."""
+    for case in decoders():
+        if part("decoder", case[0]).lower is not Decoder.lower:
+            yield case
 
 
 def name(case: tuple[str, dict[str, Any]]) -> str:

@@ -13,8 +13,8 @@ from law_cases import (
     VOCABULARY,
     WIDTH,
     cut,
-    decoders,
     encoders,
+    lowered_decoders,
     make_decoder,
     make_encoder,
     make_padded,
@@ -123,7 +123,7 @@ def check_native(
                 agree(advanced.attention, attention[:, t, :, : advanced.attention.shape[2]])
 
 
-@pytest.mark.parametrize("case", list(decoders()), ids=name)
+@pytest.mark.parametrize("case", list(lowered_decoders()), ids=name)
 def test_decoders(case: tuple[str, dict[str, Any]]) -> None:
     reads = case[0] == "concat"
     encoder = make_encoder(("identity", {}) if reads else ("rnn", {"width": 6, "layers": 2}))
@@ -133,7 +133,7 @@ def test_decoders(case: tuple[str, dict[str, Any]]) -> None:
     check(model, {"x": source})
 
 
-@pytest.mark.parametrize("case", list(decoders()), ids=name)
+@pytest.mark.parametrize("case", list(lowered_decoders()), ids=name)
 def test_decoders_as_language_models(case: tuple[str, dict[str, Any]]) -> None:
     try:
         decoder = make_decoder(case, None)
@@ -204,8 +204,8 @@ def test_every_operation_is_used_by_some_part() -> None:
     used = set()
     cases: list[tuple[Any, Any]] = [*itertools.product(encoders(), [("rnn", {"timing": "before"})])]
     cases += [
-        *itertools.product([("rnn", {"width": 6, "layers": 2})], decoders()),
-        (("identity", {}), next(decoders())),
+        *itertools.product([("rnn", {"width": 6, "layers": 2})], lowered_decoders()),
+        (("identity", {}), next(lowered_decoders())),
     ]
     for encoder_case, decoder_case in cases:
         encoder = make_encoder(encoder_case)

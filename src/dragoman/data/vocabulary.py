@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ class Vocabulary:
         """``counts``: one for each id, special tokens included; all 0 if not given."""
         self.symbols = tuple(symbols)
         self.counts = tuple(counts) if counts is not None else (0,) * len(self)
+        self._copies: tuple[str, ...] = ()
         self._ids = {symbol: position for position, symbol in enumerate(self.symbols, start=len(SPECIALS))}
         if len(self._ids) != len(self.symbols):
             raise ValueError("a vocabulary holds each symbol once")
@@ -67,7 +69,15 @@ class Vocabulary:
 
     def symbol(self, index: int) -> str:
         """Return the string of an id; for a special token, its name in angle brackets."""
+        if index >= len(self):
+            return self._copies[index - len(self)]
         return SPECIALS[index] if index < len(SPECIALS) else self.symbols[index - len(SPECIALS)]
+
+    def with_copies(self, symbols: Sequence[str]) -> Vocabulary:
+        """Return the vocabulary with strings for the ids after it, which copy symbols of a source."""
+        other = copy(self)
+        other._copies = tuple(symbols)
+        return other
 
     def to_record(self) -> dict[str, Any]:
         """Return the vocabulary as plain values, for JSON."""

@@ -38,6 +38,7 @@ NAMES = {
     "grid": "position vectors of pictures",
     "additive_scores": "additive attention",
     "dot_scores": "single-head attention",
+    "rotate": "rotary positions",
 }
 
 

@@ -439,6 +439,23 @@ class _Graph:
         shape = self.node("Concat", self.integers(1), self.size(x, 0), axis=0)
         return str(self.node("Expand", self.constant([[0.0]]), shape))
 
+    def _rotate(self, operation: Operation, qkv: str, heads: int) -> str:
+        at = "position" if self.is_step else self.range(self.size(qkv, 0))
+        width = self._position_width(operation) // 3
+        rows = self.size(at, 0)
+        # one row for each position, in encode and in step
+        flat = self.reshape(qkv, rows, self.integers(3 * width))
+        both, values = self.slice(flat, 1, 0, 2 * width), self.slice(flat, 1, 2 * width, 3 * width)
+        pairs = self.reshape(both, -1, 2 * heads, width // heads // 2, 2)
+        left, right = (self.squeeze(part, 3) for part in self.node("Split", pairs, outputs=2, axis=3, num_outputs=2))
+        turns = self.reshape(self.positions(at, width // heads), -1, 1, width // heads // 2, 2)
+        sine, cosine = (self.squeeze(part, 3) for part in self.node("Split", turns, outputs=2, axis=3, num_outputs=2))
+        first = self.node("Sub", self.node("Mul", left, cosine), self.node("Mul", right, sine))
+        second = self.node("Add", self.node("Mul", left, sine), self.node("Mul", right, cosine))
+        turned = self.node("Concat", *(self.unsqueeze(str(part), 3) for part in (first, second)), axis=3)
+        whole = str(self.node("Concat", self.reshape(str(turned), 0, -1), values, axis=1))
+        return self.unsqueeze(whole, 1) if self.is_step else whole
+
     # ---- the whole
 
     def finish(self, name: str, inputs: list[Any], outputs: list[Any]) -> onnx.ModelProto:

@@ -8,9 +8,12 @@ from pathlib import Path
 import torch
 
 from dragoman.config import ConfigError
+from dragoman.data.copying import Copier
 from dragoman.data.modality import Modality
 from dragoman.data.tokenizers import Tokenizer
+from dragoman.data.vocabulary import UNK
 from dragoman.files import read_tensor_header
+from dragoman.nn.blocks.copying import Copying
 from dragoman.nn.blocks.joined_sources import JoinedSources
 from dragoman.nn.contracts import Encoder, Frontend
 from dragoman.nn.init import without_initialisation
@@ -37,7 +40,7 @@ def build_model(recipe: Recipe, modalities: Mapping[str, Modality], target: Toke
     memory = joined or next(iter(encoders.values()), None)
     decoder = part("decoder", kind_of(recipe.decoder))(
         recipe.decoder,
-        vocabulary=target.size,
+        vocabulary=target.size - target.slots,
         memory_width=None if memory is None else memory.width,
         summary_shape=None if memory is None else memory.summary_shape,
     )
@@ -54,6 +57,12 @@ def build_model(recipe: Recipe, modalities: Mapping[str, Modality], target: Toke
     check_ctc([encoder.reads for encoder in encoders.values()], recipe.training.ctc)
     if recipe.training.ctc and memory is not None:
         model.ctc = torch.nn.Linear(memory.width, target.size)  # behind all others' draws
+    if recipe.copying:
+        _check_copying(recipe, model)
+        (modality,) = modalities.values()
+        assert modality.tokenizer is not None
+        table = torch.from_numpy(Copier(modality.tokenizer, target).table)
+        model.copying = Copying(model.decoder, table, target.slots, UNK)
     return model.eval()
 
 
@@ -156,6 +165,28 @@ def _check_pairing(recipe: Recipe) -> None:
                 "decoder.source_loss predicts the source's tokens too: it needs text on both sides and "
                 "share_vocabulary = true"
             )
+
+
+def _check_copying(recipe: Recipe, model: Model) -> None:
+    """Refuse to copy where attention does not point at single tokens of the source."""
+    kind, decoder = kind_of(recipe.decoder), model.decoder
+    if not decoder.maps:
+        raise ConfigError(
+            f"copying = true copies what attention points at, but decoder.kind = {kind!r} has no attention to the "
+            "source here; use one that has, or set copying = false"
+        )
+    if decoder.hard:
+        raise ConfigError(
+            "copying = true sends a gradient through soft attention, which decoder.selection = 'hard' does not have"
+        )
+    ((name, source),) = recipe.sources.items()
+    (encoder,) = model.encoders.values()
+    modality = source.modality
+    if int(encoder.stride) != 1 or modality.states != "tokens":  # type: ignore[arg-type, attr-defined]
+        raise ConfigError(
+            f"copying = true needs one encoder state for each token of {name!r}; use an encoder that does not shorten "
+            "the source, and states = 'tokens'"
+        )
 
 
 def check_ctc(layouts: Sequence[Layout], weight: float) -> None:

@@ -206,6 +206,8 @@ def _align(first: System, other: System, decoder: SearchDecoder, *, exactly: boo
     not matter. Subwords must be the same pieces in the same order, because another order tokenises differently.
     """
     ours, theirs = first.target, other.target
+    if first.copier is not None or other.copier is not None:
+        _check_copying(first, other)
     if theirs.vocabulary.symbols == ours.vocabulary.symbols and theirs.kind == ours.kind:
         return decoder
     here, there = first.name, other.name
@@ -224,6 +226,23 @@ def _align(first: System, other: System, decoder: SearchDecoder, *, exactly: boo
         raise UserError(f"{there}: splits text into other {ours.kind} than {here}; {remedy}")
     ids = [*range(len(SPECIALS)), *(theirs.vocabulary.id(symbol) for symbol in ours.vocabulary.symbols)]
     return Renumbered(decoder, torch.tensor(ids))
+
+
+def _check_copying(first: System, other: System) -> None:
+    """Refuse runs whose copies of a source symbol would have different ids."""
+    ours, theirs = first.copier, other.copier
+    same = (
+        ours is not None
+        and theirs is not None
+        and ours.target.slots == theirs.target.slots
+        and ours.target.vocabulary.symbols == theirs.target.vocabulary.symbols
+        and ours.source.vocabulary.symbols == theirs.source.vocabulary.symbols
+    )
+    if not same:
+        raise UserError(
+            f"{other.name}: copies source tokens (copying) in another way than {first.name}, or only one of them does; "
+            "runs that copy are combined only with runs of the same settings on the same data"
+        )
 
 
 def _missing(ours: Tokenizer, theirs: Tokenizer) -> list[str]:

@@ -257,7 +257,10 @@ class Session(Steps):
             wanted = [as_text(target, "a target") for target in as_inputs(targets, "a target")]
             if len(inputs) != len(wanted):
                 raise UserError(f"scoring needs one target per source: got {len(wanted)} for {len(inputs)}")
-            gold = [[*self.system.target.encode(tidy(target)), EOS] for target in wanted]
+            gold = [
+                [*self.system.encode_target(tidy(target), prepared.texts), EOS]
+                for target, prepared in zip(wanted, inputs, strict=True)
+            ]
             scored = self._score_pairs(inputs, gold, batch, on_batch)
         rows = Rows(
             self._describe_scored(prepared, target, *each)
@@ -275,7 +278,10 @@ class Session(Steps):
         from dragoman.inference.scoring import find_likeliest
 
         inputs = self.prepare_all(list(sources))
-        gold = [[*self.system.target.encode(tidy(target)), EOS] for target in targets]
+        gold = [
+            [*self.system.encode_target(tidy(target), prepared.texts), EOS]
+            for prepared, target in zip(inputs, targets, strict=True)
+        ]
         order = sorted(range(len(gold)), key=lambda row: len(gold[row]))
         found = []
         for begin in range(0, len(order), batch):
@@ -321,5 +327,5 @@ class Session(Steps):
         self, prepared: PreparedInput, target: str, tokens: Sequence[int], log_probs: tuple[float, ...]
     ) -> Scored:
         source = None if self.system.is_language_model else prepared.source
-        pieces = tuple(self.system.target.pieces(tokens))
+        pieces = tuple(self.system.target_for(prepared.texts).pieces(tokens))
         return Scored(float(sum(log_probs)), pieces, log_probs, source, target, list(tokens).count(UNK))

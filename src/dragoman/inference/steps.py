@@ -162,7 +162,8 @@ class Steps:
     ) -> Prediction:
         """Turn a search result into a prediction. ``axes``: with the labels of the positions that attention is over."""
         labelled = self.axes(prepared) if axes else {}
-        made = make_prediction(prepared.source, labelled, result, self.system.target, trace=trace, prompt=prompt)
+        target = self.system.target_for(prepared.texts)
+        made = make_prediction(prepared.source, labelled, result, target, trace=trace, prompt=prompt)
         made = replace(made, strides=self.system.strides, reads_source=self.system.outline.reads_source)
         return self._rate(made, bool(prompt))
 

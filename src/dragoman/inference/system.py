@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from dragoman.data.copying import Copier
 from dragoman.data.corpus.files import Cache
 from dragoman.data.examples import tidy
 from dragoman.data.modality import Modality
@@ -101,6 +102,29 @@ class System:
 
         return TorchEngine(self.model, self.inputs)
 
+    @cached_property
+    def copier(self) -> Copier | None:
+        """Return what says which symbols of a source an output copies, if the model copies."""
+        if not self.recipe.copying:
+            return None
+        (modality,) = self.modalities.values()
+        assert modality.tokenizer is not None
+        return Copier(modality.tokenizer, self.target)
+
+    def target_for(self, texts: Mapping[str, str]) -> Tokenizer:
+        """Return the target's tokeniser for the outputs of an input, by source: it writes copies of its symbols."""
+        if self.copier is None:
+            return self.target
+        (source,) = texts.values()
+        return self.copier.writer(source)
+
+    def encode_target(self, target: str, texts: Mapping[str, str]) -> list[int]:
+        """Return the ids of a target of an input, by source."""
+        if self.copier is None:
+            return self.target.encode(target)
+        (source,) = texts.values()
+        return self.copier.encode(source, target)
+
     @property
     def inputs(self) -> Inputs:
         """Return what an engine has to know about the inputs of this run."""
@@ -183,6 +207,11 @@ class System:
         """
         given = {name: settings.pop(name) for name in CONSTRAINTS if name in settings}
         files = {name: modality.is_file for name, modality in self.modalities.items()}
+        if self.copier is not None and any(given[name] for name in given if name != "known"):
+            raise UserError(
+                f"{self.name}: this run copies symbols of its sources, which constraints cannot read; ask without "
+                "constraints, or train without copying"
+            )
         constraints = read_constraints(self.target, files, self.is_language_model, given)
         return Session(self, self.search_config(**settings), constraints)
 

@@ -153,6 +153,7 @@ class Decoder(Part):
     token_tables: ClassVar[tuple[str, ...]] = ()  # names of the parameters with one row per token
 
     vocabulary: int  # V
+    feature_width: int  # D of Step.features
     embedding: Embedding  # the token vectors; a frontend may share them
     map_shape: tuple[int, int] = (0, 0)  # layers and heads of Step.attention
     self_attention_shape: tuple[int, int] = (0, 0)  # layers and heads of ``self_attention``

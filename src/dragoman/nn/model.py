@@ -6,10 +6,13 @@ It is the only module that knows both sides.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
 
 from torch import Tensor, nn
 
+from dragoman.errors import UserError
+from dragoman.nn.blocks.copying import Copying
 from dragoman.nn.blocks.joined_sources import JoinedSources
 from dragoman.nn.contracts import Decoder, Encoder, Frontend
 from dragoman.nn.lowering import LoweredMemory, Lowering
@@ -39,6 +42,7 @@ class Model(nn.Module):
         self.joined = joined
         self.decoder = decoder
         self.ctc: nn.Linear | None = None  # states → logits of CTC; set where a recipe asks for it
+        self.copying: Copying | None = None  # set where a recipe asks for it; there is one source then, a text
 
     @property
     def parameters_count(self) -> int:
@@ -75,7 +79,11 @@ class Model(nn.Module):
         memories = self._memories(sources)
         if self.joined is not None:
             return self.joined(memories)
-        return next(iter(memories.values()), None)
+        memory = next(iter(memories.values()), None)
+        if memory is None or self.copying is None:
+            return memory
+        (source,) = sources.values()
+        return replace(memory, copies=self.copying.targets(source.data))
 
     def _memories(self, sources: Mapping[str, Padded]) -> dict[str, Memory]:
         return {name: encoder(self.frontends[name](sources[name])) for name, encoder in self.encoders.items()}
@@ -95,14 +103,27 @@ class Model(nn.Module):
 
     def start(self, memory: Memory | None, sources: int) -> State:
         """Return the decoder's state before the first token."""
-        return self.decoder.start(memory, sources)
+        state = self.decoder.start(memory, sources)
+        if memory is None or memory.copies is None:
+            return state
+        fixed: Any = state.fixed
+        return replace(state, fixed={**fixed, "copies": memory.copies})
 
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
         """Advance the decoder by ``tokens`` (N, T)."""
-        return self.decoder(tokens, state, need_attention)
+        if self.copying is None:
+            return self.decoder(tokens, state, need_attention)
+        fixed: Any = state.fixed
+        step = self.decoder(self.copying.read(tokens), state, need_attention=True)
+        return self.copying(step, fixed["copies"], need_attention)
 
     def lower(self) -> Program:
         """Return how the model computes in use, as a program for any engine."""
+        if self.copying is not None:
+            raise UserError(
+                "a model that copies source tokens (copying = true) runs on torch only: its outputs are written with "
+                "symbols of the source, which no other engine has; train with copying = false to export"
+            )
         program = Lowering(self)
         memories = {
             name: encoder.lower(program, cast(Frontend, self.frontends[name]).lower(program, name))

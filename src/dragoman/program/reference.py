@@ -97,7 +97,7 @@ class Reference:
 
 def _own_settings(operation: Operation, position: int) -> dict[str, Any]:
     settings: dict[str, Any] = dict(operation.settings)
-    return {**settings, "position": position} if operation.kind == "positions" else settings
+    return {**settings, "position": position} if operation.kind in ("positions", "rotate") else settings
 
 
 def activate(x: np.ndarray, activation: str) -> np.ndarray:
@@ -186,6 +186,16 @@ def _positions(x: np.ndarray, table: np.ndarray | None, position: int) -> np.nda
     if end > len(table):
         raise TooLong(f"a sequence of {end} positions is longer than the {len(table)} that the model knows; cut it")
     return np.asarray(x + table[position:end])
+
+
+def _rotate(qkv: np.ndarray, heads: int, position: int) -> np.ndarray:
+    width = qkv.shape[1] // 3
+    pairs = qkv[:, : 2 * width].reshape(len(qkv), 2 * heads, -1, 2)
+    left, right = pairs[..., 0], pairs[..., 1]
+    turns = sinusoids(position, len(qkv), width // heads)[:, None]  # (n, 1, d)
+    sine, cosine = turns[..., ::2], turns[..., 1::2]
+    turned = np.stack([left * cosine - right * sine, left * sine + right * cosine], -1)
+    return np.concatenate([turned.reshape(len(qkv), -1), qkv[:, 2 * width :]], 1)
 
 
 def _grid(x: np.ndarray, table: np.ndarray | None, vectors: str) -> np.ndarray:
@@ -368,4 +378,5 @@ RUN: Mapping[str, Run] = {
     "mean": lambda x: x.mean(0, keepdims=True),
     "pair": _pair,
     "zeros": lambda x: np.zeros((1, len(x)), np.float32),
+    "rotate": _rotate,
 }

@@ -188,6 +188,12 @@ OPERATIONS: Final[dict[str, Kind]] = {
         "y (ceil(S / 2), 2 D) has neighbouring rows of x (S, D) side by side, zeros for a missing partner.",
     ),
     "zeros": Kind(("x",), ("y",), (), (), "y (1, S) is zero, one column for each row of x (S, D)."),
+    "rotate": Kind(
+        ("qkv",), ("y",), (), (_int("heads", 1),),
+        "y (n, 3 D) is qkv with the queries and keys of each head turned: the numbers 2 i and 2 i + 1 of a head of "
+        "width d, as a point of the plane, by the angle p r_i with r_i = exp(-2 i ln(10000) / d), for positions p, "
+        "p + 1, … as in positions.",
+    ),
 }  # fmt: skip
 
 

@@ -102,6 +102,10 @@ class Recipe(Section):
     """Use one tokenizer for source and target."""
     share_embeddings: bool = False
     """Use one table of token vectors for source and target."""
+    copying: bool = False
+    """Let the decoder copy tokens of the source, also those that it has never seen (See et al. 2017)."""
+    copy_slots: int = Field(16, ge=0, le=1000)
+    """With copying, how many positions of a source with symbols unknown to the target can be copied."""
     max_tokens: int | None = Field(None, gt=0)
     """Most tokens on a side of a training row. Longer rows are left out, counted and named. None: 400, or as
     many as the longest row has, if memory suffices."""
@@ -156,6 +160,8 @@ class Recipe(Section):
             raise ValueError(
                 "search.ctc uses what CTC has learnt, but training.ctc = 0: it learns nothing; set both or none"
             )
+        if self.copying:
+            self._check_copying()
         if self.share_embeddings and not self.share_vocabulary:
             raise ValueError("share_embeddings needs share_vocabulary = true: one table of vectors for one vocabulary")
         for name, source in self.sources.items():
@@ -166,6 +172,15 @@ class Recipe(Section):
                     f"{name!r} is {kind!r}; set target.tokenizer.kind alone"
                 )
         return self
+
+    def _check_copying(self) -> None:
+        if len(self.sources) != 1:
+            raise ValueError("copying = true copies tokens of one source; there must be exactly one")
+        (source,) = self.sources.values()
+        if not parts.part("modality", parts.kind_of(source.modality)).has_tokenizer:
+            raise ValueError("copying = true copies tokens of the source, which must be a text; set copying = false")
+        if self.training.ctc:
+            raise ValueError("copying = true and training.ctc cannot be combined: CTC has no slots for copies")
 
     def _check_language_model(self) -> None:
         if self.share_vocabulary:

@@ -84,7 +84,8 @@ class Setup:
                 modalities[name] = kind(source.modality, target)
             else:
                 modalities[name] = kind.load(source.modality, folder, name)
-        return cls(recipe, modalities, target, lengths, columns, classes, run)
+        slotted = target.with_slots(recipe.copy_slots) if recipe.copying else target
+        return cls(recipe, modalities, slotted, lengths, columns, classes, run)
 
 
 def read_run_name(folder: Path) -> str:

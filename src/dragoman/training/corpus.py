@@ -6,7 +6,7 @@ lengths, and training, which needs the tokens themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from dragoman.data.copying import Copier
 from dragoman.data.corpus.batching import Encoded
 from dragoman.data.corpus.columns import ArrayColumn, Column, FileColumn
 from dragoman.data.corpus.files import Cache
@@ -83,9 +84,22 @@ def encode_examples(
         else:
             sources[name] = [modality.array(raw) for raw in raws]
             lengths[name] = np.array([len(array) for array in sources[name]], dtype=np.int32)
-    targets = [np.array([*target.encode(example.target), EOS], dtype=np.int64) for example in examples]
+    targets = [np.array([*ids, EOS], dtype=np.int64) for ids in _encode_targets(examples, modalities, target)]
     target_lengths = np.array([len(row) - 1 for row in targets], dtype=np.int32)
     return EncodedExamples(examples, sources, lengths, targets, target_lengths)
+
+
+def _encode_targets(
+    examples: Sequence[Example], modalities: Mapping[str, Modality], target: Tokenizer
+) -> Iterator[list[int]]:
+    """Yield the ids of each target; where tokens are copied, with slots for symbols that only the source has."""
+    if not target.slots:
+        yield from (target.encode(example.target) for example in examples)
+        return
+    ((name, modality),) = modalities.items()
+    assert modality.tokenizer is not None
+    copier = Copier(modality.tokenizer, target)
+    yield from (copier.encode(example.sources[name], example.target) for example in examples)
 
 
 def _encode_on_disk(

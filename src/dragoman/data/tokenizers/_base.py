@@ -6,6 +6,7 @@ import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -113,6 +114,7 @@ class Tokenizer(ABC):
     settings: ClassVar[frozenset[str]]  # the settings of TokenizerConfig that this kind uses
     splits_at_spaces: ClassVar[bool] = False  # tokens are words, or other symbols between spaces
     order_matters: ClassVar[bool] = False  # the same symbols in another order tokenise a text differently
+    has_unknown: ClassVar[bool] = False  # a symbol may be unknown; then it can be copied from a source
 
     def __init_subclass__(cls) -> None:
         cls.kind = cls.__module__.rpartition(".")[2]
@@ -121,6 +123,7 @@ class Tokenizer(ABC):
         self.vocabulary = vocabulary
         self.normalize = normalize
         self.notes: list[str] = []  # what a person should know about the fit
+        self.slots = 0  # ids after the vocabulary, which copy symbols of a source
 
     @classmethod
     @abstractmethod
@@ -129,13 +132,35 @@ class Tokenizer(ABC):
 
     @property
     def size(self) -> int:
-        """The size of the vocabulary, special tokens included."""
-        return len(self.vocabulary)
+        """The size of the vocabulary, special tokens and slots included."""
+        return len(self.vocabulary) + self.slots
+
+    def with_slots(self, slots: int) -> Tokenizer:
+        """Return the tokeniser with slots for copies of source symbols, if symbols can be unknown to it."""
+        other = self.with_copies([UNKNOWN] * slots)
+        other.slots = slots if self.has_unknown else 0
+        return other
+
+    def with_copies(self, symbols: Sequence[str]) -> Tokenizer:
+        """Return the tokeniser with what its slots are written as; a slot that has nothing is unknown."""
+        other = copy(self)
+        rest = [UNKNOWN] * (self.slots - len(symbols))
+        other.vocabulary = self.vocabulary.with_copies([*map(self._copied, symbols), *rest])
+        other.__dict__.pop("_shown", None)
+        return other
+
+    def strings(self, text: str) -> list[str]:
+        """Return the string of each token of ``text``, of unknown ones too."""
+        return [self.vocabulary.symbol(index) for index in self.encode(text)]
+
+    def _copied(self, symbol: str) -> str:
+        """Return a symbol of a source as a token here."""
+        return symbol.strip(" ") or symbol
 
     @property
     def counts(self) -> Sequence[int]:
-        """How often each id occurs in the texts that the tokeniser was fitted on."""
-        return self.vocabulary.counts
+        """How often each id occurs in the texts that the tokeniser was fitted on; slots do not."""
+        return (*self.vocabulary.counts, *[0] * self.slots) if self.slots else self.vocabulary.counts
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of ``text``, without BOS and EOS; UNK for what is not known."""

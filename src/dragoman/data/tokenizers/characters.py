@@ -16,6 +16,7 @@ from dragoman.types import Spelling
 
 class Characters(Tokenizer):
     settings = frozenset({"min_count", "normalize"})
+    has_unknown = True
 
     @classmethod
     def fit(cls, config: TokenizerConfig, texts: Iterable[str]) -> Self:
@@ -30,6 +31,9 @@ class Characters(Tokenizer):
     def spelling(self) -> Spelling:
         return spelled_alike([UNKNOWN, *self.vocabulary.symbols])
 
+    def strings(self, text: str) -> list[str]:
+        return list(clean(text, self.normalize))
+
     def _encode(self, text: str) -> list[int]:
         return [self.vocabulary.id(character) for character in text]
 
@@ -40,6 +44,10 @@ class Characters(Tokenizer):
         spans = []
         end = 0
         for index in self._checked(ids):
-            begin, end = end, end + (index not in (PAD, BOS, EOS))
+            begin = end
+            if index == UNK:
+                end += len(UNKNOWN)
+            elif index not in (PAD, BOS, EOS):
+                end += len(self.vocabulary.symbol(index))  # a copied symbol may have several characters
             spans.append((begin, end))
         return spans

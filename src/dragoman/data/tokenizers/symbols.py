@@ -19,6 +19,7 @@ from dragoman.types import Spelling
 class Symbols(Tokenizer):
     settings = frozenset({"min_count", "normalize"})
     splits_at_spaces = True
+    has_unknown = True
 
     @classmethod
     def fit(cls, config: TokenizerConfig, texts: Iterable[str]) -> Self:
@@ -38,6 +39,9 @@ class Symbols(Tokenizer):
         later = (None, inside[0], None, None, *inside[1:])  # with the space before it
         first = tuple(added if added is None else added[1:] for added in later)
         return Spelling((later, first), np.zeros((2, len(later)), np.int8), start=1, is_unique=True)
+
+    def strings(self, text: str) -> list[str]:
+        return split(clean(text, self.normalize))
 
     def _encode(self, text: str) -> list[int]:
         return [self.vocabulary.id(symbol) for symbol in split(text)]

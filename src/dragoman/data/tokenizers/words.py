@@ -39,6 +39,7 @@ _ALWAYS = (_SPACE, _JOIN)
 class Words(Tokenizer):
     settings = frozenset({"size", "min_count", "normalize"})
     splits_at_spaces = True
+    has_unknown = True
 
     def __init__(self, vocabulary: Vocabulary, normalize: str = "none") -> None:
         super().__init__(vocabulary, normalize)
@@ -73,6 +74,17 @@ class Words(Tokenizer):
             after[view] = [int(is_start and not part) for part in parts]
             after[view, self._join] = 3 if is_start else 2
         return Spelling(tuple(spelled), after, start=1)
+
+    def strings(self, text: str) -> list[str]:
+        found = []
+        for unit in units(clean(text, self.normalize)):
+            *before, last = self._unit(unit)
+            found += [self.vocabulary.symbol(index) for index in before]
+            found.append(f" {unit.removeprefix(' ')}" if last == UNK else self.vocabulary.symbol(last))
+        return found
+
+    def _copied(self, symbol: str) -> str:
+        return f" {symbol.strip(' ')}"  # as UNK, which has the space of a word
 
     def _encode(self, text: str) -> list[int]:
         return [index for unit in units(text) for index in self._unit(unit)]

@@ -127,7 +127,7 @@ class InputAligner:
     def text_maps(self, output: Output, tokens: Sequence[int]) -> TextMaps:
         """Return the attention of an output to the sources that are texts, and the units of both sides."""
         assert output.attention is not None
-        target = self._system.target
+        target = self._system.target_for(self._prepared.texts)
         kind = choose_units([], target, self._unit)[1]
         units = find_units(target.decode(tokens), target.spans(tokens), kind, output.text)
         columns: list[int] = []
@@ -141,7 +141,7 @@ class InputAligner:
     # ---- files
 
     def _target_units(self, output: Output, tokens: Sequence[int]) -> Units:
-        target = self._system.target
+        target = self._system.target_for(self._prepared.texts)
         kind = choose_target_unit(target, self._unit)
         return find_units(target.decode(tokens), target.spans(tokens), kind, output.text)
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ConfigError, Section
 from dragoman.nn.blocks.layers import Dropout, Linear
-from dragoman.nn.blocks.positions import PositionKind
+from dragoman.nn.blocks.positions import Positions
 from dragoman.nn.init import draw_xavier
 from dragoman.nn.lowering import Lowering
 
@@ -28,7 +28,9 @@ class BlockConfig(Section):
     feed_forward: int = Field(512, gt=0)
     norm: Literal["pre", "post"] = "pre"
     """Layer normalisation before or after each sublayer. post: as published."""
-    positions: PositionKind = "sinusoidal"
+    positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
+    """Vectors added to the tokens, or rotary: attention turns queries and keys by their positions, so
+    that it sees distances (Su et al. 2021)."""
     max_positions: int = Field(1024, gt=0)
     """Number of positions in the table. For learned positions only."""
     dropout: float = Field(0.1, ge=0.0, lt=1.0)
@@ -111,3 +113,15 @@ def check_heads(config: BlockConfig, side: str) -> None:
         raise ConfigError(
             f"{side}.width = {config.width} cannot be shared among heads = {config.heads}; use a multiple"
         )
+    if config.positions == "rotary" and config.width // config.heads % 2:
+        raise ConfigError(
+            f"{side}.positions = 'rotary' turns pairs of numbers, but a head of {side}.width = {config.width} and "
+            f"heads = {config.heads} has {config.width // config.heads}; make it even"
+        )
+
+
+def make_positions(config: BlockConfig) -> Positions:
+    """Return the position vectors of the tokens, or of rotary positions those of a head, which tell its angles."""
+    if config.positions == "rotary":
+        return Positions("sinusoidal", config.width // config.heads, config.max_positions)
+    return Positions(config.positions, config.width, config.max_positions)

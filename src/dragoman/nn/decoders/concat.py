@@ -60,6 +60,7 @@ class Concat(Decoder):
         )
         self.vocabulary = vocabulary
         self.self_attention_shape, self.longest = self.network.self_attention_shape, self.network.longest
+        self.feature_width = self.network.feature_width
         self.source_loss = config.source_loss
         width = self.embedding.weight.shape[1]
         if memory_width not in (None, width):

@@ -64,9 +64,9 @@ class Conv(Decoder):
                 _Attention(config.width, config.embedding, memory_width) for _ in range(config.layers)
             )
         self.dropout = Dropout(config.dropout)
-        feature_width = config.embedding if config.tie_embeddings else config.width
-        self.leave = InferenceLinear(config.width, feature_width)
-        self.project = InferenceLinear(feature_width, vocabulary)
+        self.feature_width = config.embedding if config.tie_embeddings else config.width
+        self.leave = InferenceLinear(config.width, self.feature_width)
+        self.project = InferenceLinear(self.feature_width, vocabulary)
         nn.init.zeros_(self.project.bias)
         if config.tie_embeddings:
             self.project.weight = self.embedding.weight

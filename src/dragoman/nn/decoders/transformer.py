@@ -32,8 +32,15 @@ from dragoman.nn.blocks.cache import (
     padded_columns,
 )
 from dragoman.nn.blocks.layers import Dropout, Embedding, InferenceLinear, Linear
-from dragoman.nn.blocks.positions import Positions
-from dragoman.nn.blocks.transformer import BlockConfig, FeedForward, Sublayer, check_heads, weights_of
+from dragoman.nn.blocks.rotary import lower_rotate, rotate
+from dragoman.nn.blocks.transformer import (
+    BlockConfig,
+    FeedForward,
+    Sublayer,
+    check_heads,
+    make_positions,
+    weights_of,
+)
 from dragoman.nn.contracts import LoweredStep, ReadingDecoder
 from dragoman.nn.init import draw_xavier
 from dragoman.nn.lowering import LoweredMemory, Lowering
@@ -45,7 +52,7 @@ MANY = 64  # entries of a cache, from which on those that no row sees are droppe
 class Transformer(ReadingDecoder):
     """A stack of blocks with causal self-attention and attention to the memory."""
 
-    reference = "Vaswani et al. 2017"
+    reference = "Vaswani et al. 2017; rotary positions: Su et al. 2021"
     token_tables = ("embedding.weight", "project.weight", "project.bias")
 
     class Config(BlockConfig):
@@ -71,14 +78,16 @@ class Transformer(ReadingDecoder):
         self.scale = math.sqrt(vector)
         self.embedding = Embedding(vocabulary, vector)
         self.enter = InferenceLinear(vector, config.width) if vector != config.width else nn.Identity()
-        self.positions = Positions(config.positions, config.width, config.max_positions)
+        self.positions = make_positions(config)
+        self.is_rotary = config.positions == "rotary"
         self.longest = self.positions.longest
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(_Block(config, memory_width) for _ in range(config.layers))
         self.last_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
         tied = config.tie_embeddings
         self.leave = InferenceLinear(config.width, vector) if tied and vector != config.width else nn.Identity()
-        self.project = InferenceLinear(vector if tied else config.width, vocabulary, bias=False)  # section 3.4: no bias
+        self.feature_width = vector if tied else config.width
+        self.project = InferenceLinear(self.feature_width, vocabulary, bias=False)  # section 3.4: no bias
         draw_xavier(self.project)
         if tied:
             self.project.weight = self.embedding.weight
@@ -126,7 +135,9 @@ class Transformer(ReadingDecoder):
         history: Any = state.history
         x = self.enter(vectors * self.scale)  # (N, T, D)
         past = history["0"]["keys"].length
-        x = self.dropout(x + self._position_vectors(past, carry, x))
+        vectors = self._position_vectors(past, carry, x)
+        x = self.dropout(x if self.is_rotary else x + vectors)
+        turns = vectors if self.is_rotary else None
         rows, length, _ = x.shape
         each = rows // state.sources
         if carry and past >= MANY and past // each % 8 == 0:
@@ -147,7 +158,8 @@ class Transformer(ReadingDecoder):
         for index, block in enumerate(self.blocks):
             name = str(index)
             advance: Any = block.step if steps else block
-            x, cache[name] = advance(x, state.sources, history[name], hidden, fixed.get(name), padding, collected, maps)
+            given = (history[name], hidden, turns, fixed.get(name), padding)
+            x, cache[name] = advance(x, state.sources, *given, collected, maps)
         features = self.leave(self.last_norm(x))
         attention = torch.cat(maps, 2) if maps else None  # (N, T, L * H, S)
         if attention is not None and "padding" in fixed:
@@ -192,13 +204,14 @@ class Transformer(ReadingDecoder):
         if read is not None:
             program.begin = read
             x = program.linear(self.enter, program.add("affine", read, factor=self.scale))
-            x = self.positions.lower(program, x)
+            x = x if self.is_rotary else self.positions.lower(program, x)
             for index, block in enumerate(self.blocks):
                 x, caches[index] = block.lower_read(program, x)  # type: ignore[operator]
         prepared = [None if memory is None else block.lower_prepare(program, memory) for block in self.blocks]  # type: ignore[operator]
         program.begin_step()
         x = program.add("embed", "token", weights=[program.parameter(self.embedding.weight)], scale=self.scale)
-        x = self.positions.lower(program, program.linear(self.enter, x))
+        x = program.linear(self.enter, x)
+        x = x if self.is_rotary else self.positions.lower(program, x)
         maps: list[str] = []
         for index, block in enumerate(self.blocks):
             x = block.lower(program, x, f"cache.{index}", caches[index], prepared[index], maps)  # type: ignore[operator]
@@ -206,7 +219,10 @@ class Transformer(ReadingDecoder):
         return LoweredStep(program.linear(self.project, features), tuple(maps))
 
     def _position_vectors(self, past: int, carry: Any, x: Tensor) -> Tensor:
-        """Return position vectors for x: (T, D), or (N, T, D) if rows have read unequal numbers of tokens."""
+        """Return position vectors for x, (T, D), or (N, T, D) if rows have read unequal numbers of tokens.
+
+        Those of rotary positions are as wide as a head.
+        """
         if "position" not in carry:
             return self.positions(carry["entries"].shape[1] if carry else past, x.shape[1], x)
         positions = carry["position"][:, None] + torch.arange(x.shape[1], device=x.device)  # (N, T)
@@ -218,7 +234,7 @@ class _Block(nn.Module):
 
     def __init__(self, config: BlockConfig, memory_width: int | None) -> None:
         super().__init__()
-        width, self.heads = config.width, config.heads
+        width, self.heads, self.is_rotary = config.width, config.heads, config.positions == "rotary"
         self.project = Linear(width, 3 * width)  # Q, K and V in one product
         self.join = Linear(width, width)
         self.around_self = Sublayer(config)
@@ -252,6 +268,7 @@ class _Block(nn.Module):
         sources: int,
         past: dict[str, Growing],
         hidden: Tensor | None,
+        turns: Tensor | None,
         memory: dict[str, Tensor] | None,
         padding: Tensor | None,
         self_weights: list[Tensor] | None,
@@ -259,13 +276,14 @@ class _Block(nn.Module):
     ) -> tuple[Tensor, dict[str, Growing]]:
         """Return the transformed x (N, T, D) and the cache with these tokens.
 
-        One token of each row, without gradients, is for ``step``. The lists collect attention
-        weights, (N, H, T, P) and (N, T, H, S).
+        One token of each row, without gradients, is for ``step``. ``turns`` are the angles of rotary
+        positions, (T, d) or (N, T, d). The lists collect attention weights, (N, H, T, P) and (N, T,
+        H, S).
         """
         cache: dict[str, Growing] = {}
 
         def attend_to_past(y: Tensor) -> Tensor:
-            projected = self.project(y)
+            projected = rotate(self.project(y), turns, self.heads)
             context, weights = self._attend_to_past(projected, sources, past, hidden, cache)
             if self_weights is not None:
                 self_weights.append(weights)
@@ -289,6 +307,7 @@ class _Block(nn.Module):
         sources: int,
         past: dict[str, Growing],
         hidden: Tensor | None,
+        turns: Tensor | None,
         memory: dict[str, Tensor] | None,
         padding: Tensor | None,
         self_weights: list[Tensor] | None,
@@ -302,6 +321,8 @@ class _Block(nn.Module):
         x = x.view(rows, width)
 
         projected = linear(layers["around_self"].enter(x), *weights_of(layers["project"]))
+        if turns is not None:
+            projected = rotate(projected[:, None], turns, heads)[:, 0]
         grouped = projected.view(sources, -1, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
         query, keys, values = grouped.unbind(0)  # (B, H, k, D / H) each
         cache = {"keys": past["keys"].append(keys), "values": past["values"].append(values)}
@@ -379,7 +400,7 @@ class _Block(nn.Module):
         cache: list[str] = []
 
         def attend_to_past(y: str) -> str:
-            projected = program.linear(self.project, y)
+            projected = lower_rotate(program, program.linear(self.project, y), self.is_rotary, self.heads)
             cache.extend(
                 program.add("slice", projected, axis="columns", begin=part * width, count=width) for part in (1, 2)
             )
@@ -408,9 +429,8 @@ class _Block(nn.Module):
 
         def attend_to_past(y: str) -> str:
             slots = (f"{name}.keys", f"{name}.values")
-            context, *added = program.add_all(
-                "cached_attention", program.linear(self.project, y), *slots, heads=self.heads
-            )
+            projected = lower_rotate(program, program.linear(self.project, y), self.is_rotary, self.heads)
+            context, *added = program.add_all("cached_attention", projected, *slots, heads=self.heads)
             for slot, before, new in zip(slots, begin, added, strict=True):
                 program.slot(slot, width, 0, before, new, grows=True)
             return program.linear(self.join, context)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from dragoman.nn import kernels
 from dragoman.nn.blocks.layers import Dropout, InferenceLinear, Linear
-from dragoman.nn.blocks.positions import Positions
-from dragoman.nn.blocks.transformer import BlockConfig, FeedForward, Sublayer, check_heads
+from dragoman.nn.blocks.rotary import lower_rotate, rotate
+from dragoman.nn.blocks.transformer import BlockConfig, FeedForward, Sublayer, check_heads, make_positions
 from dragoman.nn.contracts import Encoder
 from dragoman.nn.init import draw_xavier
 from dragoman.nn.lowering import LoweredMemory, Lowering
@@ -23,7 +23,7 @@ from dragoman.types import Memory, Padded
 class Transformer(Encoder):
     """A stack of self-attention blocks."""
 
-    reference = "Vaswani et al. 2017"
+    reference = "Vaswani et al. 2017; rotary positions: Su et al. 2021"
 
     class Config(BlockConfig):
         pass
@@ -35,7 +35,8 @@ class Transformer(Encoder):
         self.summary_shape = (1, 1, config.width)
         self.scale = math.sqrt(input_width)  # section 3.4
         self.enter = InferenceLinear(input_width, config.width) if input_width != config.width else nn.Identity()
-        self.positions = Positions(config.positions, config.width, config.max_positions)
+        self.positions = make_positions(config)
+        self.is_rotary = config.positions == "rotary"
         self.longest = self.positions.longest
         self.self_attention_shape = (config.layers, config.heads)
         self.dropout = Dropout(config.dropout)
@@ -56,9 +57,10 @@ class Transformer(Encoder):
         """Encode ``source``; ``collected`` gets the weights of each layer, (B, H, S, S)."""
         padding = None if bool(source.mask.all()) else ~source.mask[:, None]  # (B, 1, S)
         x = self.enter(source.data * self.scale)
-        x = self.dropout(x + self.positions(0, x.shape[1], x))
+        vectors = self.positions(0, x.shape[1], x)
+        x = self.dropout(x if self.is_rotary else x + vectors)
         for block in self.blocks:
-            x = block(x, padding, collected)
+            x = block(x, padding, vectors if self.is_rotary else None, collected)
         states = self.last_norm(x)  # (B, S, D)
         real = source.mask[:, :, None].to(states.dtype)
         mean = (states * real).sum(1) / real.sum(1)
@@ -66,7 +68,7 @@ class Transformer(Encoder):
 
     def lower(self, program: Lowering, x: str) -> LoweredMemory:
         x = program.linear(self.enter, program.add("affine", x, factor=self.scale))
-        x = self.positions.lower(program, x)
+        x = x if self.is_rotary else self.positions.lower(program, x)
         for block in self.blocks:
             x = block.lower(program, x)  # type: ignore[operator]
         states = program.layer_norm(self.last_norm, x)
@@ -78,7 +80,7 @@ class _Block(nn.Module):
 
     def __init__(self, config: BlockConfig) -> None:
         super().__init__()
-        self.heads = config.heads
+        self.heads, self.is_rotary = config.heads, config.positions == "rotary"
         self.project = Linear(config.width, 3 * config.width)  # Q, K and V in one product
         self.join = Linear(config.width, config.width)
         self.around_attention = Sublayer(config)
@@ -89,13 +91,18 @@ class _Block(nn.Module):
             nn.init.xavier_uniform_(part)
         nn.init.zeros_(self.project.bias)
 
-    def forward(self, x: Tensor, padding: Tensor | None, collected: list[Tensor] | None) -> Tensor:
-        """Transform x (B, S, D)."""
-        x = self.around_attention(x, lambda y: self._attention(y, padding, collected))
+    def forward(
+        self, x: Tensor, padding: Tensor | None, turns: Tensor | None, collected: list[Tensor] | None
+    ) -> Tensor:
+        """Transform x (B, S, D); ``turns`` (S, d) are the angles of rotary positions."""
+        x = self.around_attention(x, lambda y: self._attention(y, padding, turns, collected))
         return self.around_feed_forward(x, self.feed_forward)
 
-    def _attention(self, x: Tensor, padding: Tensor | None, collected: list[Tensor] | None) -> Tensor:
-        context, weights = kernels.multi_head_self_attention(self.project(x), padding, self.heads)
+    def _attention(
+        self, x: Tensor, padding: Tensor | None, turns: Tensor | None, collected: list[Tensor] | None
+    ) -> Tensor:
+        projected = rotate(self.project(x), turns, self.heads)
+        context, weights = kernels.multi_head_self_attention(projected, padding, self.heads)
         if collected is not None:
             collected.append(weights)
         return self.join(context)
@@ -104,7 +111,8 @@ class _Block(nn.Module):
         """Add the operations for x (S, D)."""
 
         def attend(y: str) -> str:
-            context = program.add("self_attention", program.linear(self.project, y), heads=self.heads)
+            projected = lower_rotate(program, program.linear(self.project, y), self.is_rotary, self.heads)
+            context = program.add("self_attention", projected, heads=self.heads)
             return program.linear(self.join, context)
 
         x = self.around_attention.lower(program, x, attend)

@@ -50,9 +50,10 @@ def sample_inputs(model: Model, batch: Batch, share: float) -> Batch:
         for column in columns:
             step = model(inputs[:, begin:column], state)
             rows = sampled[:, column]
-            logits = step.readout(
-                step.features[rows, -1]
-            ).float()  # (sampled rows, V); the other rows are not projected
+            if step.copies is not None:
+                logits = step.next_log_probs()[rows]
+            else:  # (sampled rows, V); the other rows are not projected
+                logits = step.readout(step.features[rows, -1]).float()
             logits[:, : len(SPECIALS)] = float("-inf")
             inputs[rows, column] = torch.multinomial(logits.softmax(-1), 1)[:, 0]
             state, begin = step.state, column

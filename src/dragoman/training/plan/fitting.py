@@ -45,7 +45,12 @@ def _fit(read: ReadData) -> tuple[dict[str, Modality], Tokenizer, list[str]]:
     rows = len(read.data.train)
     if rows > FIT_ROWS:
         reasons.append(f"tokenisers: fitted to {FIT_ROWS:,} of the {rows:,} training rows, evenly spaced")
-    return modalities, target, reasons
+    return modalities, _with_slots(read, target), reasons
+
+
+def _with_slots(read: ReadData, target: Tokenizer) -> Tokenizer:
+    """Return the target's tokeniser with the slots of copying, if the run copies."""
+    return target.with_slots(read.draft.copy_slots) if read.draft.copying else target
 
 
 def _fit_on_disk(read: ReadData, train: MappedRows) -> FittedData:
@@ -75,9 +80,10 @@ def _fit_on_disk(read: ReadData, train: MappedRows) -> FittedData:
         train.folder.remember_fit(folder, reasons)
     else:
         reasons = list(saved)
-        target = tokenizers.load(folder, TARGET)
+        saved_target = tokenizers.load(folder, TARGET)
+        target = _with_slots(read, saved_target)
         modalities = {
-            name: _class_of(config)(config, target)
+            name: _class_of(config)(config, saved_target)
             if read.draft.share_vocabulary
             else _class_of(config).load(config, folder, name)
             for name, config in _source_configs(read).items()
