@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT_VERSION = 1, MOST_VALUES = 1 << 20 };
+enum { OLDEST_FORMAT = 1, NEWEST_FORMAT = 2, MOST_VALUES = 1 << 20 };
 /* Products of bytes: a sum of MOST_BYTES of them has 31 bits. Below LEAST_BYTES they would gain nothing, and a short
  * sum averages out less of the rounding. */
 enum { LEAST_BYTES = 64, MOST_BYTES = 1 << 15 };
@@ -68,7 +68,8 @@ static const char *find_sections(const uint8_t *file, size_t size, struct span *
     char magic[8];
     read_bytes(&reader, magic, sizeof magic);
     if (reader.failed || memcmp(magic, "DRAGOMAN", 8) != 0) return "this is no model file of Dragoman";
-    if (read_int(&reader) != FORMAT_VERSION) return "the file has another format version than this library reads";
+    int format = read_int(&reader);
+    if (format < OLDEST_FORMAT || format > NEWEST_FORMAT) return "the file has another format version than this library reads";
     int count = read_within(&reader, 0, 1024);
     if (read_long(&reader) != (int64_t)size) return "the file is not complete";
     for (int i = 0; i < count; i++) {
@@ -87,9 +88,9 @@ static void read_weights(struct dragoman_model *model, struct reader *reader, st
     uint64_t unclaimed = data.size; /* no two weights share data, so what is prepared is in proportion to the file */
     for (int i = 0; i < model->weight_count && !reader->failed; i++) {
         struct weight *weight = &model->weights[i];
-        int64_t is_quantized = read_long(reader), rank = read_long(reader);
+        int64_t form = read_long(reader), rank = read_long(reader); /* 0: floats; n: bytes and n - 1 more bits */
         uint64_t size = 1;
-        if ((is_quantized != 0 && is_quantized != 1) || rank < 1 || rank > MAX_RANK) reader->failed = 1;
+        if (form < 0 || form > 1 + MAX_FINE_BITS || rank < 1 || rank > MAX_RANK) reader->failed = 1;
         weight->rank = reader->failed ? 1 : (int)rank;
         for (int d = 0; d < MAX_RANK; d++) {
             int64_t side = read_long(reader);
@@ -100,7 +101,8 @@ static void read_weights(struct dragoman_model *model, struct reader *reader, st
             size *= (uint64_t)side;
         }
         uint64_t offset = (uint64_t)read_long(reader), scales = (uint64_t)read_long(reader);
-        uint64_t bytes = size * (is_quantized ? 1 : 4), scale_bytes = is_quantized ? (uint64_t)weight->dims[0] * 4 : 0;
+        int is_quantized = form > 0, fine_bits = is_quantized ? (int)form - 1 : 0;
+        uint64_t bytes = is_quantized ? size + (size * (uint64_t)fine_bits + 7) / 8 : size * 4, scale_bytes = is_quantized ? (uint64_t)weight->dims[0] * 4 : 0;
         if (offset % 64 || scales % 64 || offset > data.size || bytes > data.size - offset || scales > data.size ||
             scale_bytes > data.size - scales || bytes + scale_bytes > unclaimed)
             reader->failed = 1;
@@ -109,6 +111,8 @@ static void read_weights(struct dragoman_model *model, struct reader *reader, st
         weight->size = (size_t)size;
         if (is_quantized) {
             weight->bytes = (const int8_t *)(data.at + offset);
+            weight->fine = data.at + offset + size;
+            weight->fine_bits = fine_bits;
             weight->scales = (const float *)(const void *)(data.at + scales);
         } else {
             weight->data = (const float *)(const void *)(data.at + offset);
@@ -291,8 +295,14 @@ void weight_row(const struct weight *weight, int row, float factor, float *to) {
     size_t width = weight->size / (size_t)weight->dims[0], begin = (size_t)row * width;
     if (weight->data) {
         for (size_t i = 0; i < width; i++) to[i] = weight->data[begin + i] * factor;
-    } else {
-        for (size_t i = 0; i < width; i++) to[i] = (float)weight->bytes[begin + i] * weight->scales[row] * factor;
+        return;
+    }
+    size_t bits = (size_t)weight->fine_bits;
+    int parts = 1 << bits;
+    float scale = weight->scales[row] / (float)(2 * parts); /* numbers of half parts are whole */
+    for (size_t i = begin; i < begin + width; i++) {
+        int fine = bits ? weight->fine[i * bits / 8] >> (i * bits % 8) & (parts - 1) : 0;
+        to[i - begin] = (float)(2 * (weight->bytes[i] * parts + fine) + 1 - parts) * scale * factor;
     }
 }
 

@@ -11,7 +11,7 @@
 #include "dragoman.h"
 #include "kernels.h"
 
-enum { MAX_INPUTS = 64, MAX_OUTPUTS = 3, MAX_WEIGHTS = 4, MAX_SETTINGS = 4, MAX_RANK = 4 };
+enum { MAX_INPUTS = 64, MAX_OUTPUTS = 3, MAX_WEIGHTS = 4, MAX_SETTINGS = 4, MAX_RANK = 4, MAX_FINE_BITS = 2 };
 enum { MANY = -1 };  /* as a number of rows or columns: known only when a source is */
 enum { ABSENT = -1 }; /* as the number of a value or weight */
 
@@ -50,7 +50,9 @@ struct weight {
     int32_t dims[MAX_RANK];
     size_t size;          /* number of weights */
     const float *data;    /* row-major; NULL where it is quantised and only used packed */
-    const int8_t *bytes;  /* of a quantised weight: data[i] = bytes[i] * scales[row] */
+    const int8_t *bytes;  /* of a quantised weight: data[i] = (bytes[i] + (fine[i] + 1/2) / 2^fine_bits - 1/2) * scales[row] */
+    const uint8_t *fine;  /* its further bits, packed from the lowest bit of a byte on; products of bytes do without */
+    int fine_bits;        /* of each weight, 0 to MAX_FINE_BITS */
     const float *scales;
     float *owned;         /* data that were made from bytes */
     float *packed;        /* as panels, where it is the matrix of a product: these, or bytes */

@@ -84,10 +84,11 @@ class Maker(Builder):
 
 
 def make_attentive(width: int) -> Program:
-    """A Transformer with learned positions."""
+    """A Transformer with learned and rotary positions."""
     maker = Maker(width)
     x = maker.add("positions", maker.read(), weights=(maker.make(40, width),))
-    x = maker.norm(maker.add("self_attention", maker.linear(x, width, 3 * width), heads=HEADS, causal=1))
+    turned = maker.add("rotate", maker.linear(x, width, 3 * width), heads=HEADS)
+    x = maker.norm(maker.add("self_attention", turned, heads=HEADS, causal=1))
     maker.states = x
     maker.summary = maker.add("mean", x)
     keys = maker.fix(maker.linear(x, width))

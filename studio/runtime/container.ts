@@ -4,7 +4,7 @@
 import { DragomanError } from "./library";
 
 const MAGIC = "DRAGOMAN";
-const FORMAT = 1;
+const FORMATS = [1, 2];
 const KINDS = [
   "program", "sources", "slots", "encode", "step", "weights", "data", "strings", "digest", "tokenizer", "settings", "forbidden", "only", "about",
 ] as const;
@@ -16,7 +16,8 @@ export class Container {
   constructor(readonly file: Uint8Array) {
     const view = new DataView(file.buffer, file.byteOffset, file.byteLength);
     if (file.length < 24 || new TextDecoder().decode(file.subarray(0, 8)) !== MAGIC) throw new DragomanError("this is no model file of Dragoman");
-    if (view.getInt32(8, true) !== FORMAT) throw new DragomanError(`the model file has format ${view.getInt32(8, true)}, and this program reads ${FORMAT}`);
+    const format = view.getInt32(8, true);
+    if (!FORMATS.includes(format)) throw new DragomanError(`the model file has format ${format}, and this program reads ${FORMATS.join(" and ")}`);
     const count = view.getInt32(12, true);
     if (view.getBigInt64(16, true) !== BigInt(file.length) || count < 0 || 24 + 24 * count > file.length) throw damaged("it is cut off");
     for (let index = 0; index < count; index++) {

@@ -132,7 +132,9 @@ def test_pictures_and_recordings_are_read_as_the_run_reads_them(opens: Opens, ru
         page.get_by_test_id("results").wait_for()
         wanted = dragoman.load(runs[name]).predict(str(path))
         assert page.get_by_test_id("best-text").inner_text() == wanted.text
-        shown = float(re.search(r"score\s+(\S+)", page.locator(".scores").first.inner_text().replace("−", "-"))[1])  # type: ignore[index]
+        shown = float(
+            re.search(r"(?:score|log p)\s+(\S+)", page.locator(".scores").first.inner_text().replace("−", "-"))[1]
+        )  # type: ignore[index]
         assert shown == pytest.approx(wanted.score, abs=2e-3)
         page.locator("#tab-attention").click()
         page.locator(".picture, .spectrogram").first.wait_for()

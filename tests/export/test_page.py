@@ -8,16 +8,18 @@ import json
 import re
 import shutil
 import subprocess
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import dragoman
 from dragoman.errors import UserError
 from dragoman.export import node
-from dragoman.export.page import write_page
+from dragoman.export.page import pack, write_page
 from dragoman.export.portable import pack_portable
 from dragoman.inference.system import System
 from dragoman.nn.model import Model
@@ -56,6 +58,15 @@ def test_the_policy_names_exactly_the_scripts_and_the_style_that_are_there() -> 
     assert set(re.findall(r"'sha256-([^']+)'", policy[1])) == hashes
     assert "</script><b>" not in html
     assert not re.search(r'\b(?:src|href)="(?!data:)', re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL))
+
+
+def test_packed_bytes_are_printable_and_cannot_leave_their_element() -> None:
+    generator = np.random.default_rng(5)
+    for size in (0, 1, 2, 3, 4, 5, 60_000):
+        content = generator.bytes(size)
+        text = pack(content)
+        assert re.fullmatch(r"[!-~]*", text) and not set(text) & set("</")
+        assert zlib.decompress(base64.b85decode(text.replace(",", "<"))) == content
 
 
 def test_the_same_run_gives_the_same_page(system: System, tmp_path: Path) -> None:

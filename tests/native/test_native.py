@@ -12,11 +12,12 @@ import pytest
 
 from dragoman.config import TooLong
 from dragoman.errors import UserError
+from dragoman.program import file
 from dragoman.program.build import Builder
 from dragoman.program.file import quantize, write_program
 from dragoman.program.native import EncodedBatch, NativeProgram, available_kernels
 from dragoman.program.table import Program, Source
-from dragoman.runtime.container import ENTRY, HEADER, SECTIONS
+from dragoman.runtime.container import ENTRY, HEADER, SECTIONS, Container
 from dragoman.runtime.opened import FACTS
 
 ROOT = Path(__file__).parents[2]
@@ -100,14 +101,43 @@ def test_log_probs_are_normalised_and_instruction_sets_agree() -> None:
         assert all(np.allclose(step[0], other, atol=1e-4) for other in step)
 
 
+def dequantize(array: np.ndarray, fine_bits: int) -> np.ndarray:
+    """Return what an array is after it was stored with 8 bits and ``fine_bits`` more."""
+    whole, fine, scales = quantize(array, fine_bits)
+    bits = np.unpackbits(fine, bitorder="little", count=array.size * fine_bits).reshape(array.size, fine_bits)
+    part = ((bits << np.arange(fine_bits)).sum(1).reshape(array.shape) + 0.5) / 2**fine_bits
+    return ((whole + part - 0.5) * scales.reshape(-1, *[1] * (array.ndim - 1))).astype(np.float32)
+
+
+@pytest.mark.parametrize("fine_bits", [0, 1, 2])
+def test_each_further_bit_halves_the_error_of_int8(fine_bits: int) -> None:
+    array = np.random.default_rng(3).normal(size=(7, 5, 3)).astype(np.float32)  # 105: the last byte is not full
+    array[2] = 0
+    array[4] *= 1e-3
+    whole, fine, scales = quantize(array, fine_bits)
+    step = scales.reshape(7, 1, 1)
+    assert (whole.dtype, whole.shape, fine.size) == (np.int8, array.shape, -(-105 * fine_bits // 8))
+    assert np.abs(whole.astype(int)).max() <= 127
+    assert np.array_equal(whole, np.rint(array / step))  # products of bytes lose nothing
+    assert (np.abs(dequantize(array, fine_bits) - array) <= 0.501 * step / 2**fine_bits).all()
+    most = np.abs(array).max((1, 2))
+    assert (scales * 127 >= most).all() and (scales * 127 <= most * 1.01 + 1e-28).all()
+
+
 @needs_library
-def test_int8_weights_are_those_of_the_quantised_arrays() -> None:
+@pytest.mark.parametrize("format", [1, 2])
+def test_int8_weights_are_those_of_the_quantised_arrays(format: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if format == 1:  # as files were written before there were further bits
+        for name, value in (("FINE_FORMAT", 1), ("FINE_BITS", 0), ("FINE_BITS_OF_GATES", 0)):
+            monkeypatch.setattr(file, name, value)
     program = make_program()
-    weights = {}
-    for name, array in program.weights.items():
-        whole, scales = quantize(array)
-        weights[name] = whole * scales.reshape(-1, *[1] * (array.ndim - 1)) if array.ndim > 1 else array
-        assert np.abs(weights[name] - array).max() <= np.abs(array).max() / 250
+    assert write_program(program, int8=True)[8] == format
+    operations = (*program.encode, *program.step)
+    gates = {name for each in operations if each.kind == "recurrent" for name in each.weights}
+    bits = {name: file.FINE_BITS_OF_GATES if name in gates else file.FINE_BITS for name in program.weights}
+    weights = {
+        name: dequantize(array, bits[name]) if array.ndim > 1 else array for name, array in program.weights.items()
+    }
     inputs = make_inputs(3)
     for kernels in KERNELS:
         quantized = NativeProgram(program, int8=True, kernels=kernels)
@@ -117,6 +147,16 @@ def test_int8_weights_are_those_of_the_quantised_arrays() -> None:
         for a, b in zip(*(advance(each, each.encode(inputs), 3) for each in (quantized, plain)), strict=True):
             assert np.allclose(a, b, atol=tolerance)
     assert len(write_program(program, int8=True)) < 0.45 * len(write_program(program))
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_a_file_keeps_its_format_when_what_it_says_of_itself_changes(int8: bool) -> None:
+    content = write_program(make_program(), int8=int8, more=[file.Section("about", b"{}")])
+    container = Container(np.frombuffer(content, np.uint8), "x.dragoman")
+    changed = Container(np.frombuffer(file.replace_about(container, {"a": 1}), np.uint8), "y.dragoman")
+    assert changed.about() == {"a": 1}
+    assert changed.format == container.format == (2 if int8 else 1)
+    assert changed.needed("data") == container.needed("data")
 
 
 @needs_library

@@ -20,7 +20,7 @@ import numpy as np
 
 from .errors import UserError
 
-FORMAT: Final = 1
+FORMATS: Final = (1, 2)  # that are read; 2: int8 weights may have further bits
 MAGIC: Final = b"DRAGOMAN"
 ALIGNMENT: Final = 64
 SECTIONS: Final = (
@@ -61,6 +61,12 @@ class Container:
         finally:
             os.close(descriptor)
         return cls(np.frombuffer(mapped, np.uint8), str(path))
+
+    @property
+    def format(self) -> int:
+        """Return the format version of the file."""
+        version: int = HEADER.unpack(self.data[: HEADER.size].tobytes())[1]
+        return version
 
     def section(self, kind: str, number: int = 0) -> memoryview | None:
         """Return the bytes of a section; None: the file has no such section."""
@@ -119,8 +125,11 @@ class Container:
         if len(head) < HEADER.size or head[: len(MAGIC)] != MAGIC:
             raise UserError(f"{self.name}: this is no model file of Dragoman; give a file model.dragoman")
         _, version, count, recorded = HEADER.unpack(head)
-        if version != FORMAT:
-            raise UserError(f"{self.name}: has format {version}, but this version reads {FORMAT}; export the run again")
+        if version not in FORMATS:
+            raise UserError(
+                f"{self.name}: has format {version}, but this version reads {FORMATS[0]} to {FORMATS[-1]}; export the "
+                "run again"
+            )
         if recorded != size:
             raise self.damaged(f"it has {size:,} bytes, and was written with {recorded:,}")
         if not 0 <= count <= MOST_SECTIONS or HEADER.size + ENTRY.size * count > size:
