@@ -190,7 +190,7 @@ def test_python_page_lists_the_public_names() -> None:
     assert sorted(re.findall(r"`dragoman\.(\w+)`", table)) == sorted(dragoman.__all__)
 
 
-PYTHON_VERBS = ("check", "load", "evaluate", "score", "compare", "align", "export_run")
+PYTHON_VERBS = ("align", "augment", "check", "compare", "evaluate", "export_run", "load", "score")
 
 
 @pytest.mark.parametrize("block", list(blocks("python")), ids=lambda block: block.where)

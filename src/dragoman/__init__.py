@@ -24,17 +24,19 @@ if TYPE_CHECKING:
     from dragoman.inference.session import Session
     from dragoman.inference.system import System
     from dragoman.recipe.check import DataCheck, check
+    from dragoman.training.augmenting import Augmented, augment
     from dragoman.training.verbs import train
 
 __version__ = "0.1.0"
 __all__ = [
-    "Audit", "Comparison", "DataCheck", "Output", "Prediction", "Report", "Scored", "Session", "SeveralComparison",
-    "System", "UserError", "__version__", "align", "check", "compare", "evaluate", "export_run", "load", "score",
-    "train",
+    "Audit", "Augmented", "Comparison", "DataCheck", "Output", "Prediction", "Report", "Scored", "Session",
+    "SeveralComparison", "System", "UserError", "__version__", "align", "augment", "check", "compare", "evaluate",
+    "export_run", "load", "score", "train",
 ]  # fmt: skip
 
 _HOMES = {
     "Audit": "dragoman.data.audit.audit",
+    "Augmented": "dragoman.training.augmenting",
     "Comparison": "dragoman.evaluation.compare",
     "DataCheck": "dragoman.recipe.check",
     "Output": "dragoman.inference.predictions",
@@ -45,6 +47,7 @@ _HOMES = {
     "SeveralComparison": "dragoman.evaluation.several",
     "System": "dragoman.inference.system",
     "align": "dragoman.evaluation.verbs",
+    "augment": "dragoman.training.augmenting",
     "check": "dragoman.recipe.check",
     "compare": "dragoman.evaluation.verbs",
     "evaluate": "dragoman.evaluation.verbs",

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from dragoman.cli.align import align
+from dragoman.cli.augment import augment
 from dragoman.cli.check import check
 from dragoman.cli.compare import compare
 from dragoman.cli.evaluate import evaluate, score
@@ -29,6 +30,7 @@ VERBS = (
     check,
     train,
     sweep,
+    augment,
     predict,
     evaluate,
     score,
