@@ -28,6 +28,7 @@ class CardFacts:
     updates: int
     seconds: float  # of training
     end: str  # why training ended
+    race: str = ""  # the table of the race that chose the model
 
 
 def write_card(facts: CardFacts) -> str:
@@ -65,6 +66,7 @@ def write_card(facts: CardFacts) -> str:
         f"- {facts.updates:,} updates in {facts.seconds / 60:.1f} minutes; ended because: {facts.end}",
         f"- seed {recipe.training.seed}; torch {torch.__version__}; Python {platform.python_version()}",
         "",
+        *(["## Race", "", "```", facts.race.rstrip("\n"), "```", ""] if facts.race else []),
         f"## {scores_heading(facts.side)}",
         "",
         "```",

@@ -23,7 +23,15 @@ from dragoman.inference.system import System
 from dragoman.recipe.layers import ConfigSource, Overrides
 from dragoman.runs.alignment import delete_alignment
 from dragoman.runs.card import CardFacts, write_card
-from dragoman.runs.folder import CHECKPOINT, NewRun, check_folder, default_folder, recorded_run_name, reserve_folder
+from dragoman.runs.folder import (
+    CHECKPOINT,
+    NewRun,
+    check_folder,
+    default_folder,
+    read_race_table,
+    recorded_run_name,
+    reserve_folder,
+)
 from dragoman.runs.history import EVALUATION, evaluated_update, keep_other_evaluation
 from dragoman.runs.setup import Setup
 from dragoman.training.alignment import write_alignment
@@ -289,4 +297,5 @@ def _card_facts(planned: Plan, system: System, folder: Path, stopped: Stopped, s
         stopped.update,
         stopped.seconds,
         stopped.reason,
+        read_race_table(folder),
     )
