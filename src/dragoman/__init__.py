@@ -25,18 +25,20 @@ if TYPE_CHECKING:
     from dragoman.inference.system import System
     from dragoman.recipe.check import DataCheck, check
     from dragoman.training.augmenting import Augmented, augment
+    from dragoman.training.boosting import Boosted, boost
     from dragoman.training.verbs import train
 
 __version__ = "0.1.0"
 __all__ = [
-    "Audit", "Augmented", "Comparison", "DataCheck", "Output", "Prediction", "Report", "Scored", "Session",
-    "SeveralComparison", "System", "UserError", "__version__", "align", "augment", "check", "compare", "evaluate",
-    "export_run", "load", "score", "train",
+    "Audit", "Augmented", "Boosted", "Comparison", "DataCheck", "Output", "Prediction", "Report", "Scored", "Session",
+    "SeveralComparison", "System", "UserError", "__version__", "align", "augment", "boost", "check", "compare",
+    "evaluate", "export_run", "load", "score", "train",
 ]  # fmt: skip
 
 _HOMES = {
     "Audit": "dragoman.data.audit.audit",
     "Augmented": "dragoman.training.augmenting",
+    "Boosted": "dragoman.training.boosting",
     "Comparison": "dragoman.evaluation.compare",
     "DataCheck": "dragoman.recipe.check",
     "Output": "dragoman.inference.predictions",
@@ -48,6 +50,7 @@ _HOMES = {
     "System": "dragoman.inference.system",
     "align": "dragoman.evaluation.verbs",
     "augment": "dragoman.training.augmenting",
+    "boost": "dragoman.training.boosting",
     "check": "dragoman.recipe.check",
     "compare": "dragoman.evaluation.verbs",
     "evaluate": "dragoman.evaluation.verbs",

@@ -14,6 +14,7 @@ import typer
 
 from dragoman.cli.align import align
 from dragoman.cli.augment import augment
+from dragoman.cli.boost import boost
 from dragoman.cli.check import check
 from dragoman.cli.compare import compare
 from dragoman.cli.evaluate import evaluate, score
@@ -31,6 +32,7 @@ VERBS = (
     train,
     sweep,
     augment,
+    boost,
     predict,
     evaluate,
     score,

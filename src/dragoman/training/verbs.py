@@ -141,13 +141,13 @@ def train(
     if budget is not None:
         if seeds is not None or dry_run:
             raise UserError("budget trains one run, the winner of a race; leave out seeds and dry_run")
-        job = _make_job(files, dev, test, out, preset, config, overrides)
+        job = make_job(files, dev, test, out, preset, config, overrides)
         overrides = _race(job, budget, workers, fresh, quiet, verbose, should_stop)
         out, preset, config, fresh = job.out, None, None, False
     if seeds is not None:
         if on_event is not None:
             raise UserError("on_event follows a single run, and runs of several seeds train in processes of their own")
-        job = _make_job(files, dev, test, out, preset, config, overrides)
+        job = make_job(files, dev, test, out, preset, config, overrides)
         return _train_seeds(job, seeds, workers, fresh, dry_run, quiet, verbose, on_plan, should_stop)
     if dry_run:
         return run.preview(
@@ -179,7 +179,7 @@ def train(
     return system
 
 
-def _make_job(
+def make_job(
     files: Any, dev: Any, test: Any, out: PathLike | None, preset: str | None, config: ConfigSource | None,
     settings: dict[str, Any],
 ) -> Job:  # fmt: skip
