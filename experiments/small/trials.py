@@ -3,7 +3,7 @@
     python experiments/small/trials.py NAME --data FOLDER --level low [--only german …] [--set KEY=VALUE …]
 
 FOLDER is that of experiments/inflection. One trial is one training with one seed for each language; its result is one
-line of trials.jsonl. A trial whose name, level and language are there already is skipped. ``--table`` writes trials.md.
+line of trials.jsonl. A trial whose name, level and language are there already is skipped.
 """
 
 from __future__ import annotations
