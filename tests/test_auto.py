@@ -5,11 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.recipe.auto import LARGE_VOCABULARY, MANY_TOKENS, SOME_TOKENS, Shape, choose, wants_transformer
+from dragoman.config import merge
+from dragoman.recipe.auto import (
+    CTC_SHARE,
+    EXTENSION,
+    FEWEST_EPOCHS,
+    LARGE_VOCABULARY,
+    MANY_TOKENS,
+    MOST_EPOCHS,
+    SOME_TOKENS,
+    Shape,
+    choose,
+    choose_ctc,
+    count_epochs,
+    wants_transformer,
+)
 from dragoman.recipe.schema import make_recipe
 from dragoman.training.plan import plan
 
@@ -81,3 +96,57 @@ def test_what_a_person_said_decides_the_family(said: dict[str, Any], kinds: tupl
     model = plan(much, settings=settings).system.model
     found = type(model.encoders["source"]).__name__, type(model.decoder).__name__
     assert tuple(name.replace("Decoder", "").replace("Encoder", "") for name in found) == kinds
+
+
+@given(rows=st.integers(1, 10**8), more=st.integers(0, 10**8))
+def test_epochs_follow_a_slope(rows: int, more: int) -> None:
+    assert FEWEST_EPOCHS <= count_epochs(rows + more) <= count_epochs(rows) <= MOST_EPOCHS
+    assert abs(count_epochs(rows) - count_epochs(rows + 1)) <= max(2, 0.5 * count_epochs(rows)), "no step"
+
+
+@given(tokens=st.integers(1, 10**6), rows=st.integers(1, 10**5), frames=st.integers(1, 5_000))
+def test_sound_has_ctc_where_its_states_leave_room(tokens: int, rows: int, frames: int) -> None:
+    sizes = shape(rows * (tokens + 1), rows=rows, frames={"source": frames})
+    chosen = choose_ctc(sizes, {"source": "speech"})
+    recipe = make_recipe(merge(choose(sizes, {"source": "speech"}), chosen))
+    assert recipe.training.ctc == recipe.search.ctc
+    assert bool(chosen) <= (2 <= tokens <= frames / 2)
+    assert not choose_ctc(sizes, {"source": "image"}), "a picture is no sequence"
+    assert not choose_ctc(shape(tokens), {"source": "text"})
+    both = shape(rows * (tokens + 1), rows=rows, frames={"left": frames, "right": frames})
+    assert not choose_ctc(both, {"left": "speech", "right": "speech"})
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty sequences of frames, each with a word of three letters."""
+    folder = tmp_path_factory.mktemp("recordings")
+    generator = np.random.default_rng(1)
+    lines = []
+    for number in range(40):
+        np.save(folder / f"{number}.npy", generator.normal(size=(60, 4)).astype(np.float32))
+        lines.append(f"{number}.npy\t{''.join(generator.choice(list('abc'), 3))}")
+    (folder / "pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder / "pairs.tsv"
+
+
+@pytest.mark.parametrize(
+    ("said", "ctc"),
+    [
+        ({}, CTC_SHARE),
+        ({"training": {"ctc": 0.5}}, 0.5),
+        ({"training": {"ctc": 0.0}}, 0.0),
+        ({"encoder": {"kind": "rnn"}}, 0.0),
+    ],
+)
+def test_ctc_is_chosen_only_where_nobody_chose(said: dict[str, Any], ctc: float, recordings: Path) -> None:
+    recipe = plan(recordings, settings={"data": {"header": "no"}} | said).system.recipe
+    assert recipe.training.ctc == ctc
+    assert recipe.search.ctc == (CTC_SHARE if not said else 0.0)
+
+
+def test_who_names_the_end_means_it(recordings: Path) -> None:
+    chosen = plan(recordings, settings={"data.header": "no"}).system.recipe.training
+    named = plan(recordings, settings={"data.header": "no", "training.max_epochs": 3}).system.recipe.training
+    assert (chosen.extend, named.extend, named.max_epochs) == (EXTENSION, 0.0, 3)
+    assert (chosen.max_epochs or 0) * 40 / 8 >= 1_000, "a few recordings are read in some thousand updates"

@@ -190,7 +190,9 @@ def test_python_page_lists_the_public_names() -> None:
     assert sorted(re.findall(r"`dragoman\.(\w+)`", table)) == sorted(dragoman.__all__)
 
 
-PYTHON_VERBS = ("calibrate", "check", "load", "evaluate", "score", "compare", "align", "export_run")
+PYTHON_VERBS = (
+    "align", "augment", "boost", "calibrate", "check", "compare", "evaluate", "export_run", "load", "score",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("block", list(blocks("python")), ids=lambda block: block.where)
@@ -259,7 +261,7 @@ def can_run(command: Command, place: Path) -> bool:
     needs_page = command.words[0] in ("studio", "report") or any(name.endswith(".html") for name in writes)
     needs_library = "native" in command.words or "portable" in command.words
     return (
-        command.words[0] not in ("train", "sweep")
+        command.words[0] not in ("train", "sweep", "boost")
         and not needs_page
         and not (needs_library and why_unavailable() is not None)
         and all((place / name).exists() for name in reads)
@@ -284,7 +286,7 @@ def test_the_python_runs(place: Path, request: pytest.FixtureRequest, monkeypatc
     for block in blocks("python"):
         if "dragoman_runtime" in block.text and not is_native:
             continue
-        if "train(" not in block.text and "runs/lm" not in block.text:
+        if "train(" not in block.text and "boost(" not in block.text and "runs/lm" not in block.text:
             exec(compile(block.text, block.where, "exec"), {})
             ran += 1
     assert ran >= 2

@@ -35,6 +35,7 @@ ONLY_COMMAND_LINE = {
     "paths": "runs and files are two arguments",
 }
 ONLY_PYTHON = {
+    "boost": {"display", "should_stop"},
     "check": {"on_progress", "on_row"},
     "train": {"on_plan", "on_event", "should_stop"},
     "compare": {"runs", "files"},
@@ -78,7 +79,7 @@ def test_check_needs_no_torch_from_python(environment: dict[str, str], place: Pa
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["check", "train", "evaluate", "score", "compare"])
+@pytest.mark.parametrize("name", ["augment", "boost", "check", "train", "evaluate", "score", "compare"])
 def test_functions_have_the_options_of_the_command_line(name: str) -> None:
     verb = next(verb for verb in VERBS if verb.__name__ == name)
     options = set(inspect.signature(verb).parameters)

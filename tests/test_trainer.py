@@ -466,6 +466,30 @@ def test_patience(bench: Bench, tmp_path: Path) -> None:
     assert trainer.progress.best_update == 10
 
 
+@pytest.mark.parametrize(
+    ("scores", "end"),
+    [
+        ([1, 2, 1], 6),  # the last validation is not the best
+        ([1, 2, 3, 2], 8),  # dev rises once more
+        ([1, 2, 3, 4, 5, 6], 9),  # the bound, half as many updates again, ends what still rises
+    ],
+)
+def test_training_goes_on_while_dev_rises(bench: Bench, tmp_path: Path, scores: list[int], end: int) -> None:
+    trainer = bench.trainer(tmp_path, iter(map(float, scores)), max_updates=6, validate_every=2, extend=0.5)
+    events = list(trainer.run())
+    assert isinstance(events[-1], Stopped) and events[-1].finished and events[-1].update == end
+
+
+def test_an_extended_run_in_pieces_is_the_run_in_one(bench: Bench, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"max_updates": 10, "max_epochs": None, "extend": 1.0, "optim": {"schedule": "cosine"}}
+    whole = bench.train(tmp_path / "whole", **options)
+    for updates in (9, 3, 1):
+        bench.train(tmp_path / "pieces", should_stop=stop_after(updates), **options)
+    pieces = bench.train(tmp_path / "pieces", **options)
+    assert whole[-1].update == pieces[-1].update >= 10  # type: ignore[union-attr]
+    assert digest(tmp_path / "pieces") == digest(tmp_path / "whole")
+
+
 def test_the_time_limit_holds_over_all_sittings(bench: Bench, tmp_path: Path) -> None:
     options: dict[str, Any] = {"max_updates": 10**6, "max_epochs": None, "patience": 10**6, "validate_every": 10**6}
     first = list(run(bench.trainer(tmp_path, max_time=0.2, **options), tmp_path))

@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from dragoman.cli.align import align
+from dragoman.cli.augment import augment
+from dragoman.cli.boost import boost
 from dragoman.cli.calibrate import calibrate
 from dragoman.cli.check import check
 from dragoman.cli.compare import compare
@@ -30,6 +32,8 @@ VERBS = (
     check,
     train,
     sweep,
+    augment,
+    boost,
     predict,
     evaluate,
     score,

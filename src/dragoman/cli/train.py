@@ -60,6 +60,13 @@ def train(
         int | None,
         typer.Option(min=1, help="With --seeds: the most runs that train at once.", show_default="one for each core"),
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Let a few candidates race on dev and train the winner, all within this time, e.g. 20m or 1h30m.",
+            show_default=False,
+        ),
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="Device to train on: auto, cpu, cuda, …", show_default="auto")
     ] = None,
@@ -95,9 +102,21 @@ def train(
         if values and isinstance(overrides.get(section, {}), dict):  # the recipe refuses a section that is no table
             overrides = merge(overrides, {section: values})
     folder = out or default_folder(files)
-    if workers is not None and seeds is None:
+    if workers is not None and seeds is None and budget is None:
         raise UserError("--workers has no effect on a single run; give --seeds too")
+    if seeds is not None and budget is not None:
+        raise UserError("--budget trains one run, the winner of a race; leave out --seeds, or train the seeds of it")
     place = find_place()
+    if budget is not None:
+        from dragoman.cli.budget import run_budget
+
+        job = Job(
+            "", str(folder), files, dev, test, preset, None if config is None else str(config), settings=overrides
+        )
+        winner = run_budget(job, budget, workers=workers, fresh=fresh, dry_run=dry_run, messages=messages)
+        if winner is None:
+            return
+        overrides, preset, config, fresh = dict(winner.settings), None, None, False
     if seeds is not None:
         job = Job(
             "", str(folder), files, dev, test, preset, None if config is None else str(config), settings=overrides

@@ -31,6 +31,7 @@ class Example:
     file: str
     unit: Unit = "line"
     written: Mapping[str, str] | None = None  # the sources as in the file, where some became paths
+    made: str = ""  # how the row was made of others; empty for a row of the data
 
     @property
     def as_written(self) -> Mapping[str, str]:

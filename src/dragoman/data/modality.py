@@ -27,6 +27,7 @@ class EncoderChoice(NamedTuple):
 
     settings: Mapping[str, Any]
     reason: str  # in words, without the source's name; "" if there is nothing to explain
+    stride: int = 1  # positions per state
 
 
 class Modality(ABC):
@@ -113,7 +114,7 @@ class Modality(ABC):
         layers = {"kind": "pyramid", "cell": "lstm", "width": width, "layers": 1 + halvings, "dropout": 0.2}
         times = f"{halvings} time{'s' * (halvings > 1)}"
         reason = f"{about}, halved {times} on the way up, so that attention has fewer states to choose from"
-        return EncoderChoice(layers, reason)
+        return EncoderChoice(layers, reason, 2**halvings)
 
     @classmethod
     @abstractmethod

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, field_validator, model_validator
 
 from dragoman.config import Section
+from dragoman.data.augment.options import AugmentConfig
 from dragoman.data.examples import SOURCE, TARGET
 from dragoman.data.reading.columns import ColumnSelection
 
@@ -44,6 +45,8 @@ class DataConfig(Section):
     """Share of the distinct sources held out for test, if no dev or test file is given."""
     held_out_limit: int = Field(default=1000, ge=1)
     """About the most distinct sources held out for each of dev and test."""
+    augment: AugmentConfig = AugmentConfig()
+    """More training rows from the same ones."""
 
     @field_validator("source")
     @classmethod

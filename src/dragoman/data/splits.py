@@ -58,6 +58,7 @@ class Data:
     held_out: str = ""  # how dev and test were held out, in a sentence
     kinds: Mapping[str, str] = field(default_factory=dict)  # of the sources: text, image, …
     columns: Mapping[str, ColumnPlace] = field(default_factory=dict)  # of the sides in the training table
+    augmented: Mapping[str, int] = field(default_factory=dict)  # training rows that were made, by how
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -66,6 +67,7 @@ class Data:
             "held_out": self.held_out,
             "files": {name: audit.to_json() for name, audit in self.audits.items()},
             "overlap": {name: shared.to_json() for name, shared in self.overlaps.items()},
+            **({"augmented": dict(self.augmented)} if self.augmented else {}),
         }
 
     def fingerprint(self) -> str:

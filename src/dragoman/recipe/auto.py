@@ -18,6 +18,13 @@ from dragoman.parts import part
 MANY_TOKENS = 400_000
 # and if they are subwords or words, which a large vocabulary tells.
 LARGE_VOCABULARY, SOME_TOKENS = 1_500, 50_000
+# Epochs of a recurrent model over text: so many of so many rows, fewer of more rows along a slope, within bounds.
+EPOCHS, EPOCHS_ROWS, EPOCHS_SLOPE = 30, 10_000, 0.15
+FEWEST_EPOCHS, MOST_EPOCHS = 6, 100
+# While dev still rises at the end, training goes on for at most this share of its updates.
+EXTENSION = 0.5
+# CTC's share of the loss and of the ranking, for sound and other long sequences.
+CTC_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +59,15 @@ def choose(
         return _transformer(shape, kinds)
     tokens = max(shape.target_tokens, shape.source_tokens)
     width, embedding, dropout = (256, 128, 0.3) if tokens < 400_000 else (384, 256, 0.3)
-    epochs = 60 if tokens < 5_000 else 30 if tokens < 100_000 else 14 if tokens < 250_000 else 12
+    epochs = count_epochs(shape.rows)
     batch = _batch(tokens)
     per_epoch = max(1, tokens // batch)
     warmup = 100
     if shape.frames:
-        rows = 16 if shape.rows < 4_000 else 32
+        rows = 8 if shape.rows < 400 else 16 if shape.rows < 4_000 else 32
         batch = rows * max(*shape.frames.values(), shape.target_tokens // shape.rows)
         per_epoch = max(1, shape.rows // rows)
-        epochs = max(10, min(100, 6_000 // per_epoch))
+        epochs = max(10, min(400 if shape.rows < 400 else 100, 6_000 // per_epoch))
         warmup = 200
     return {
         "sources": {
@@ -74,11 +81,39 @@ def choose(
         "training": {
             "batch_tokens": max(batch, shape.longest),
             "max_epochs": epochs,
+            "extend": EXTENSION,
             "validate_every": max(20, per_epoch * epochs // 15),
             "patience": 8,
             "optim": {"learning_rate": 1e-3, "schedule": "cosine", "warmup": warmup},
         },
     }
+
+
+def count_epochs(rows: int) -> int:
+    """Return the epochs of a recurrent model over text: 60 of 100 rows, 30 of 10,000, half for a hundred times more.
+
+    They follow the rows, not the tokens: inflection with 10,000 short rows still learnt in its 30th
+    epoch (experiments/inflection).
+    """
+    return max(FEWEST_EPOCHS, min(MOST_EPOCHS, round(EPOCHS * (EPOCHS_ROWS / max(rows, 1)) ** EPOCHS_SLOPE)))
+
+
+def choose_ctc(shape: Shape, kinds: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of CTC, in training and in search, where the data calls for it; else none.
+
+    It is for one long sequence, such as sound, whose target is several tokens in the same order: its
+    loss finds where each token is, which attention alone does not learn from a few recordings. Half
+    of the states must be free, so that there is room for blanks.
+    """
+    if len(kinds) != 1 or not shape.frames:
+        return {}
+    ((name, kind),) = kinds.items()
+    modality = part("modality", kind)
+    tokens = shape.target_tokens / shape.rows - 1  # without the end symbol
+    states = shape.frames[name] / modality.default_encoder(shape.frames[name], 0).stride
+    if modality.gives != "sequence" or tokens < 2 or states < 2 * tokens:
+        return {}
+    return {"training": {"ctc": CTC_SHARE}, "search": {"ctc": CTC_SHARE}}
 
 
 def wants_transformer(shape: Shape) -> bool:

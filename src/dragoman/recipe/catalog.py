@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from dragoman import parts
 from dragoman.config import ConfigError, describe_settings, nearest
 from dragoman.data import tokenizers
+from dragoman.data.augment.options import AugmentConfig
 from dragoman.data.options import DataConfig
 from dragoman.data.tokenizers import TokenizerConfig
 from dragoman.recipe.layers import PRESETS, preset_names, read_preset
@@ -41,6 +42,7 @@ PLACES = {  # where a kind of each family is named
 TABLES: dict[str, tuple[type[BaseModel], str]] = {  # tables without kinds, and what each is about
     "top": (Recipe, "Settings of the whole system"),
     "data": (DataConfig, "How files are read, and what is held out"),
+    "data.augment": (AugmentConfig, "More training rows from the same ones"),
     "training": (TrainingConfig, "How long to train, in what batches, on what device, and when to stop"),
     "training.optim": (OptimConfig, "The optimiser and its learning rate"),
     "training.sampling": (SamplingConfig, "Scheduled sampling of the decoder's inputs (Bengio et al. 2015)"),

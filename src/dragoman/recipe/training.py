@@ -132,6 +132,9 @@ class TrainingConfig(Section):
     reinforce: ReinforceConfig = ReinforceConfig()
     doubly_stochastic: float = Field(0.0, ge=0)
     """Weight of the penalty that keeps soft attention from overlooking a position."""
+    r_drop: float = Field(0.0, ge=0)
+    """Weight of R-Drop: how strongly two passes with different dropout must agree. An update then
+    takes about twice as long."""
     ctc: float = Field(0.0, ge=0, lt=1)
     """Share of the CTC loss over the encoder's states in the loss."""
     batch_tokens: int = Field(2048, gt=0)
@@ -143,6 +146,9 @@ class TrainingConfig(Section):
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     max_updates: int | None = Field(None, gt=0)
     max_epochs: int | None = Field(60, gt=0)
+    extend: float = Field(0.0, ge=0, le=4)
+    """While the last validation is the best one, training goes on after its last update, at the last
+    learning rate, for at most this share of its updates."""
     max_time: float | None = Field(None, gt=0)
     """Seconds of training, over all sessions. The last validation and the evaluation are part of
     them, as far as they can be foreseen."""

@@ -34,6 +34,7 @@ class CardFacts:
     seconds: float  # of training
     end: str  # why training ended
     confidence: Confidence | None = None  # of its outputs
+    race: str = ""  # the table of the race that chose the model
 
 
 def write_card(facts: CardFacts) -> str:
@@ -71,6 +72,7 @@ def write_card(facts: CardFacts) -> str:
         f"- {facts.updates:,} updates in {facts.seconds / 60:.1f} minutes; ended because: {facts.end}",
         f"- seed {recipe.training.seed}; torch {torch.__version__}; Python {platform.python_version()}",
         "",
+        *(["## Race", "", "```", facts.race.rstrip("\n"), "```", ""] if facts.race else []),
         f"## {scores_heading(facts.side)}",
         "",
         "```",

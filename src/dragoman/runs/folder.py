@@ -24,6 +24,9 @@ TRANSFERS = "init.json"
 CHECKPOINT = "checkpoint.safetensors"
 PREVIOUS_CHECKPOINT = "checkpoint.previous.safetensors"
 CHECKPOINTS = (CHECKPOINT, PREVIOUS_CHECKPOINT)  # the newest one first
+RACE_FOLDER = "race"  # the race that chose the run's model, if one did
+RACE_TABLE = "table.txt"  # in that folder
+ENSEMBLE_FOLDER = "ensemble"  # the runs that the run was distilled from, if it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,12 @@ def move_aside(folder: Path) -> None:
         folder.rename(old)
 
 
+def read_race_table(folder: Path) -> str:
+    """Return the table of the race that chose the model of a run; empty if none did."""
+    path = folder / RACE_FOLDER / RACE_TABLE
+    return path.read_text(encoding="utf-8") if path.is_file() and not path.is_symlink() else ""
+
+
 def _refuse_unknown_files(folder: Path) -> None:
     """Refuse a folder with files that training could overwrite."""
     if any((folder / name).exists() for name in CHECKPOINTS):
@@ -124,7 +133,9 @@ def _refuse_unknown_files(folder: Path) -> None:
             "choose another --out, or --fresh to set the old files aside"
         )
     # hidden files do not count: an interrupted write leaves one, and so do file managers
-    others = sorted(path.name for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else []
+    known = (RACE_FOLDER, ENSEMBLE_FOLDER)
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    others = sorted(name for name in names if name[0] != "." and name not in known)
     if others:
         raise UserError(
             f"{folder}: holds files that belong to no run ({', '.join(others[:3])}{', …' if len(others) > 3 else ''}), "

@@ -59,8 +59,11 @@ def describe_sides(data: Data) -> list[str]:
         sources = count_sources(rows)
         distinct = f" ({sources:,} distinct sources)" if sources < len(rows) else ""
         counts.append(f"{len(rows):,} for {name}{distinct}")
-    lines = [f"{len(data.train):,} rows to train on, {', '.join(counts)}"]
-    return lines + ["rows of dev and test with the same source are measured together"] * ("(" in lines[0])
+    made = f" ({sum(data.augmented.values()):,} of them made)" if data.augmented else ""
+    lines = [f"{len(data.train):,} rows to train on{made}, {', '.join(counts)}"]
+    return lines + ["rows of dev and test with the same source are measured together"] * any(
+        "(" in count for count in counts
+    )
 
 
 def describe_time(forecast: Forecast) -> list[str]:

@@ -24,7 +24,15 @@ from dragoman.inference.system import System
 from dragoman.recipe.layers import ConfigSource, Overrides
 from dragoman.runs.alignment import delete_alignment
 from dragoman.runs.card import CARD, CardFacts, write_card
-from dragoman.runs.folder import CHECKPOINT, NewRun, check_folder, default_folder, recorded_run_name, reserve_folder
+from dragoman.runs.folder import (
+    CHECKPOINT,
+    NewRun,
+    check_folder,
+    default_folder,
+    read_race_table,
+    recorded_run_name,
+    reserve_folder,
+)
 from dragoman.runs.history import EVALUATION, evaluated_update, keep_other_evaluation
 from dragoman.runs.setup import Setup
 from dragoman.training.alignment import write_alignment
@@ -301,4 +309,5 @@ def _card_facts(planned: Plan, system: System, folder: Path, stopped: Stopped, s
         stopped.seconds,
         stopped.reason,
         system.confidence,
+        read_race_table(folder),
     )

@@ -141,7 +141,8 @@ class Trainer:
                 progress.seconds = clock()
                 if self._is_time_over():
                     progress.time_limit = config.max_time or 0.0
-                ends = progress.update >= last_update or progress.time_limit > 0
+                ends = progress.update in (last_update, self.bound) or progress.update > self.bound
+                ends = ends or progress.time_limit > 0
                 if ends or progress.update % config.log_every == 0:
                     yield self._report(meter)
                 validates = ends or progress.update % validate_every == 0
@@ -204,8 +205,8 @@ class Trainer:
     def _reason_to_stop(self, last_update: int) -> str:
         """Return why training is over, or nothing while it is not."""
         progress, config = self.progress, self.config
-        if progress.update >= last_update:
-            return f"{last_update:,} updates done"
+        if progress.update >= self.bound or (progress.update >= last_update and progress.waited):
+            return f"{progress.update:,} updates done"
         if config.max_time is not None and (progress.time_limit >= config.max_time or self._is_time_over()):
             return f"time limit of {config.max_time:g} s"
         if progress.waited >= config.patience:
@@ -229,6 +230,11 @@ class Trainer:
     def last_update(self) -> int:
         limits = [self.config.max_updates, self.config.max_epochs and self.config.max_epochs * self.updates_per_epoch]
         return min((limit for limit in limits if limit), default=ENDLESS)
+
+    @property
+    def bound(self) -> int:
+        """The update after which training ends even if dev still rises (``training.extend``)."""
+        return self.last_update + int(self.config.extend * min(self.last_update, ENDLESS // 8))
 
     def forecast(self) -> Forecast:
         """Measure the speed and forecast how long training takes from here on."""

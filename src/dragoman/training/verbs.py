@@ -19,6 +19,8 @@ from dragoman.recipe.layers import ConfigSource, Overrides, read_layers, read_ov
 from dragoman.runs.folder import default_folder
 from dragoman.runs.weights import WEIGHTS
 from dragoman.training import run, seed_runs
+from dragoman.training.budget.plan import parse_budget
+from dragoman.training.budget.run import run_race
 from dragoman.training.display import is_shown, library_progress
 from dragoman.training.events import Event
 from dragoman.training.group_display import choose_display
@@ -44,6 +46,7 @@ class Options(TypedDict, total=False):
     root: PathLike | None
     max_time: float | None
     seed: int | None
+    budget: str | float | None
     workers: int | None
     device: str | None
     fresh: bool
@@ -93,6 +96,7 @@ def train(
     seed: int | None = None,
     seeds: int | None = None,
     workers: int | None = None,
+    budget: str | float | None = None,
     device: str | None = None,
     fresh: bool = False,
     dry_run: bool = False,
@@ -115,6 +119,7 @@ def train(
     returned as far as it is trained. Ctrl-C saves everything, and then raises ``KeyboardInterrupt``.
 
     With ``seeds``, so many runs train side by side, ``workers`` at a time, and their systems are returned as a list.
+    With ``budget``, such as ``"20m"``, a few candidates race on dev and the winner is trained, all within this time.
     With ``dry_run=True``, nothing is trained or written, and the plan is returned.
 
     >>> system = dragoman.train("train.tsv", dev="dev.tsv", out="runs/new", settings=["training.max_updates=2"])
@@ -131,12 +136,18 @@ def train(
         data=data_settings(source, target, root),
     )
     progress = library_progress(quiet, verbose)
-    if workers is not None and seeds is None:
+    if workers is not None and seeds is None and budget is None:
         raise UserError("workers has no effect on a single run; give seeds too")
+    if budget is not None:
+        if seeds is not None or dry_run:
+            raise UserError("budget trains one run, the winner of a race; leave out seeds and dry_run")
+        job = make_job(files, dev, test, out, preset, config, overrides)
+        overrides = _race(job, budget, workers, fresh, quiet, verbose, should_stop)
+        out, preset, config, fresh = job.out, None, None, False
     if seeds is not None:
         if on_event is not None:
             raise UserError("on_event follows a single run, and runs of several seeds train in processes of their own")
-        job = _make_job(files, dev, test, out, preset, config, overrides)
+        job = make_job(files, dev, test, out, preset, config, overrides)
         return _train_seeds(job, seeds, workers, fresh, dry_run, quiet, verbose, on_plan, should_stop)
     if dry_run:
         return run.preview(
@@ -168,7 +179,7 @@ def train(
     return system
 
 
-def _make_job(
+def make_job(
     files: Any, dev: Any, test: Any, out: PathLike | None, preset: str | None, config: ConfigSource | None,
     settings: dict[str, Any],
 ) -> Job:  # fmt: skip
@@ -228,6 +239,28 @@ def _train_seeds(
         reasons = "; ".join(f"{failure.job.name}: {failure.describe()}" for failure in trained.failures)
         raise UserError(f"{len(trained.failures)} of {seeds} runs failed; the same call tries them again; {reasons}")
     return [System.load(folder) for folder in runs.folders if (folder / WEIGHTS).exists()]
+
+
+def _race(
+    job: Job, budget: str | float, workers: int | None, fresh: bool, quiet: bool, verbose: bool,
+    should_stop: Callable[[], bool] | None,
+) -> dict[str, Any]:  # fmt: skip
+    """Race for the best model within a budget, and return the settings of the winner."""
+    is_silent = not is_shown(quiet, verbose)
+    with ExitStack() as stack:
+        display = choose_display(is_silent)
+        stack.callback(display.close)
+        if should_stop is None and threading.current_thread() is threading.main_thread():
+            should_stop = stack.enter_context(stop_on_signal(signal.SIGINT))
+        winner = run_race(
+            job, parse_budget(budget), workers=workers, fresh=fresh, display=display,
+            should_stop=should_stop or (lambda: False),
+        )  # fmt: skip
+    if winner is None:
+        raise KeyboardInterrupt
+    if not is_silent:
+        print(winner.table.to_text())
+    return dict(winner.settings)
 
 
 def _plan_printer(quiet: bool, verbose: bool, on_plan: OnPlan | None) -> OnPlan:

@@ -12,6 +12,7 @@ from dragoman.process.devices import flush_denormals
 from dragoman.recipe.training import TrainingConfig
 from dragoman.training.objective.ctc import summed_ctc
 from dragoman.training.objective.loss import doubly_stochastic, loss_and_gold
+from dragoman.training.objective.r_drop import agreement
 from dragoman.training.objective.reinforce import surrogate
 from dragoman.types import Batch, State
 
@@ -55,6 +56,11 @@ def add_gradient(
         step = model.teach(batch, memory, need_attention=config.doubly_stochastic > 0)
         loss, gold = loss_and_gold(step, batch, config.label_smoothing, scale=1 / tokens)
     smoothed, gold_sum, reward = loss.item(), float(gold.sum()), None
+    if config.r_drop:
+        with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=config.autocast):
+            second, apart = agreement(model, batch, step, config, tokens)
+        loss = (loss + second) / 2 + apart
+        smoothed = loss.item()
     if step.choices is not None:
         reward = gold_sum
         expected = reward / batch.tokens if baseline is None else baseline

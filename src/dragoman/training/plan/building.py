@@ -15,6 +15,7 @@ from dragoman.training.corpus import EncodedExamples
 from dragoman.training.freezing import find_frozen
 from dragoman.training.objective.ctc import describe_ctc
 from dragoman.training.objective.loss import check_attention
+from dragoman.training.objective.r_drop import check_r_drop
 from dragoman.training.plan.choosing import Choice
 from dragoman.training.transfer.pretrained import load_pretrained
 from dragoman.training.transfer.weights import Transfer, transfer_weights
@@ -37,6 +38,7 @@ def build(choice: Choice) -> BuiltSystem:
         reasons += filter(None, [prepare_bfloat16()])  # before the first product
     model = build_model(recipe, choice.modalities, choice.target)
     check_attention(model.decoder, recipe.training)
+    check_r_drop(model.decoder, recipe.training)
     lengths = output_lengths(choice.rows, recipe.token_limit)
     system = System(
         recipe,

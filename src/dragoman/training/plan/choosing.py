@@ -80,7 +80,7 @@ def choose(fitted: FittedData) -> Choice:
     classes: tuple[str, ...] = ()
     if not recipe.is_language_model:
         held_out = [example.target for side in (data.dev, data.test) for example in side]
-        targets = (example.target for example in data.train)
+        targets = (example.target for example in data.train if not example.made)
         classes = find_classes(targets, held_out, fitted.target, recipe.target.classes)
     metric = choose_metric(recipe, fitted.target, data, len(classes))
     reasons = (
@@ -183,9 +183,12 @@ def choose_recipe(read: ReadData, shape: auto.Shape) -> tuple[Recipe, list[str]]
         chosen = auto.choose(shape, kinds, lambda kind: can_build(kind, wanted))
     new_sources = read.layers.sources_beyond_preset(kinds)
     if read.is_auto:
-        below = merge(chosen, read.origins.settings())
+        below = merge(merge(chosen, choose_ctc(read, shape)), read.origins.settings())
     else:  # the model is the preset's, except for sources of a kind that the preset does not know
         below = {"training": chosen["training"], "sources": {name: chosen["sources"][name] for name in new_sources}}
+    training = read.settings.get("training", {})
+    if "max_epochs" in training or "max_updates" in training:  # who names the end means the end
+        below = merge(below, {"training": {"extend": 0.0}})
     recipe = make_recipe(merge(below, read.settings))
     explained = [
         name for name in new_sources if has_chosen_encoder(chosen["sources"][name], recipe.sources[name].encoder)
@@ -193,6 +196,16 @@ def choose_recipe(read: ReadData, shape: auto.Shape) -> tuple[Recipe, list[str]]
     # In the order of the data, which is the order of the model's parts: loading builds a model by its recipe alone.
     recipe = recipe.model_copy(update={"sources": {name: recipe.sources[name] for name in read.source_names}})
     return recipe, auto.explain(shape, {name: kinds[name] for name in explained})
+
+
+def choose_ctc(read: ReadData, shape: auto.Shape) -> dict[str, Any]:
+    """Choose CTC where the data calls for it and nobody named its share, an encoder or a decoder."""
+    tables = [source.get("encoder", {}) for source in read.settings.get("sources", {}).values()]
+    tables.append(read.settings.get("decoder", {}))
+    asked = read.settings.get("training", {}).get("ctc") is not None or read.draft.is_language_model
+    if asked or any(isinstance(table, str) or "kind" in table for table in tables) or read.origins.settings():
+        return {}
+    return auto.choose_ctc(shape, read.data.kinds)
 
 
 def can_build(kind: str, settings: Mapping[str, Any]) -> bool:
@@ -248,7 +261,8 @@ def drop_too_long(data: Data, rows: EncodedExamples, lengths: Lengths, most: int
         )
     audit = copy.deepcopy(data.audits["train"])
     for row, reason in too_long.items():
-        audit.drop(rows.examples[row], "too_many_tokens", reason)
+        if not rows.examples[row].made:  # the audit counts rows of the files
+            audit.drop(rows.examples[row], "too_many_tokens", reason)
     rows = rows.select(remaining)
     return replace(data, train=rows.examples, audits={**data.audits, "train": audit}), rows
 

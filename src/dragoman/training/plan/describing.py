@@ -11,6 +11,8 @@ def describe_recipe(recipe: Recipe, shape: auto.Shape) -> list[str]:
     """Describe the model and how it will be trained."""
     training = recipe.training
     limit = f"{training.max_epochs} epochs" if training.max_epochs else f"{training.max_updates} updates"
+    if training.extend and training.max_epochs:
+        limit += f" ({training.max_epochs + int(training.extend * training.max_epochs)} if dev still rises)"
     reasons = [
         f"model: {_describe_model(recipe)} ({_describe_origin(recipe, shape)})",
         f"training: at most {limit}, batches of {training.batch_tokens:,} tokens",

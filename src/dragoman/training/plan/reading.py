@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dragoman.config import ConfigError, merge
+from dragoman.data.augment.apply import augment_data
 from dragoman.data.corpus.mapped.folder import Workspace
 from dragoman.data.reading.read import DataSource
 from dragoman.data.splits import Data, read_data
@@ -45,7 +46,8 @@ def read(
 ) -> ReadData:
     """Read and split the files, open the runs to start from, and check every source's settings."""
     layers = request.layers
-    data = read_data(train, dev, test, request.recipe.reading, layers.source_kinds(), workspace)
+    reading = request.recipe.reading
+    data = augment_data(read_data(train, dev, test, reading, layers.source_kinds(), workspace), reading)
     names = list(data.train[0].sources)
     if not names and not request.recipe.is_language_model:
         raise ConfigError(

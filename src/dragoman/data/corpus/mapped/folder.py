@@ -36,7 +36,14 @@ OWN = re.compile(
     r"(corpus|memory|fit|.*\.tokenizer)\.json|\.?(texts|column-\d+)-\d{5,}\.(bin|npz|ids)(\.\d+)?|(sources|pairs)\.u64|"
     r".*\.spm|tokens|\..*\.partial"
 )
-NOT_READING = {"store", "cache", "dev_share", "test_share", "held_out_limit"}  # settings that do not change the rows
+NOT_READING = {
+    "store",
+    "cache",
+    "dev_share",
+    "test_share",
+    "held_out_limit",
+    "augment",
+}  # settings that do not change the rows
 
 Progress = Callable[[str, int, int | None], None]  # stage, rows done, rows in all if known
 
