@@ -109,6 +109,10 @@ def test_the_winner_becomes_the_run(
     assert again.recipe == system.recipe
     with pytest.raises(UserError, match="budget of 24 s"):
         dragoman.train(tiny_run.pairs, out=out, settings=settings_of(tiny_settings), budget=30, quiet=True)
+    other = settings_of(tiny_settings)
+    other = {**other, "training": {**other["training"], "label_smoothing": 0.3}}
+    with pytest.raises(UserError, match=r"its race had other settings \(training\)"):
+        dragoman.train(tiny_run.pairs, out=out, settings=other, budget=24, quiet=True)
 
 
 def test_too_little_time_is_no_race(

@@ -7,6 +7,7 @@ a race that was killed anywhere goes on from there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 from dragoman.errors import UserError
 from dragoman.files import exclusive_lock, read_json, write_atomically, write_json
+from dragoman.recipe.layers import read_layers
 from dragoman.runs.folder import IDENTITY, RACE_FOLDER, RACE_TABLE, move_aside
 from dragoman.runs.groups import refuse_links
 from dragoman.training.budget.plan import ADVICE, BudgetPlan, plan_race
@@ -139,8 +141,14 @@ def _winner(plan: BudgetPlan, folder: Path) -> Winner:
 
 
 def _refuse_other(plan: BudgetPlan, job: Job, budget: float, folder: Path) -> None:
-    """Refuse a folder whose race had another budget."""
+    """Refuse a folder whose race had another budget or other settings."""
     if plan.budget != budget:
         raise UserError(
             f"{folder}: its race had a budget of {plan.budget:g} s, not {budget:g} s; choose another --out, or {ADVICE}"
+        )
+    asked = json.loads(json.dumps(dict(read_layers(job.preset, job.config, job.settings).person), default=str))
+    if asked != plan.asked:
+        differing = sorted(name for name in {*asked, *plan.asked} if asked.get(name) != plan.asked.get(name))
+        raise UserError(
+            f"{folder}: its race had other settings ({', '.join(differing)}); choose another --out, or {ADVICE}"
         )
