@@ -42,6 +42,9 @@ class Output:
     alignment: Alignment | None = None  # on request: links to the units of the sources that are texts
     timings: Timings | None = None  # on request: when its units are heard in a recording
     boxes: Boxes | None = None  # on request: where its units are in a picture
+    alternatives: tuple[tuple[tuple[str, float], ...], ...] | None = (
+        None  # on request: at each place the likeliest tokens with their log-probabilities, best first
+    )
 
     def __repr__(self) -> str:
         unfinished = "" if self.finished else ", unfinished"
@@ -55,6 +58,10 @@ class Output:
         for name in ("alignment", "timings", "boxes"):
             if (found := getattr(self, name)) is not None:
                 plain[name] = found.to_json()
+        if self.alternatives is not None:
+            plain["alternatives"] = [
+                [{"token": token, "log_prob": log_prob} for token, log_prob in place] for place in self.alternatives
+            ]
         if maps:
             plain["attention_maps"] = _rounded(None if self.attention is None else self.attention.transpose(1, 0, 2))
             plain["self_attention"] = _rounded(self.self_attention)
@@ -247,6 +254,14 @@ def texts_of(predictions: Iterable[Prediction]) -> list[str]:
     return [prediction.text for prediction in predictions]
 
 
+def output_text(tokens: Sequence[int], target: Tokenizer, prompt: str | None = None) -> str:
+    """Return the text of an output, or of its beginning. ``prompt``: what it was made to begin with."""
+    text = target.decode(tokens)
+    if prompt:  # as it was written, also where the model read <unk>
+        text = prompt + text[len(target.decode(target.encode(prompt))) :]
+    return text
+
+
 def self_attention_columns(source: Sequence[str], tokens: Sequence[str], reads_source: bool) -> list[str]:
     """Return the labels of what a decoder has read when it produces each token.
 
@@ -265,11 +280,8 @@ def _with_text(trace: Trace, target: Tokenizer) -> Trace:
 def _make_output(hypothesis: Hypothesis, axes: Mapping[str, Axis], target: Tokenizer, prompt: str | None) -> Output:
     attention = hypothesis.attention  # (T, A, S), with padding
     positions = sum(len(axis.labels) for axis in axes.values())
-    text = target.decode(hypothesis.tokens)
-    if prompt:  # as it was written, also where the model read <unk>
-        text = prompt + text[len(target.decode(target.encode(prompt))) :]
     return Output(
-        text,
+        output_text(hypothesis.tokens, target, prompt),
         hypothesis.score,
         hypothesis.log_prob,
         tuple(target.pieces(hypothesis.tokens)),

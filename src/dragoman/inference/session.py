@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from dragoman.config import TooLong
 from dragoman.data.examples import SOURCE, tidy
@@ -17,7 +17,7 @@ from dragoman.errors import UserError
 from dragoman.inference.alignment.aligner import InputAligner, can_align, refuse_unaligned
 from dragoman.inference.alignment.units import check_unit
 from dragoman.inference.batches import answer_in_batches
-from dragoman.inference.predictions import Prediction, Scored, empty_prediction
+from dragoman.inference.predictions import Prediction, Scored, empty_prediction, output_text
 from dragoman.inference.requests import OneInput, PreparedInput, as_inputs, as_text, check_batch, is_single
 from dragoman.inference.steps import Steps
 from dragoman.inference.workers import choose_run
@@ -25,6 +25,8 @@ from dragoman.tables import Rows
 
 if TYPE_CHECKING:
     from dragoman.inference.scoring import ScoredTokens
+
+OnToken: TypeAlias = Callable[[int, str, str], None]  # the index of an input, a token, the text so far
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,6 +78,9 @@ class Session(Steps):
         probabilities: bool = True,
         cancelled: Callable[[], bool] | None = None,
         workers: int | None = 1,
+        keys: Sequence[int] | None = None,
+        alternatives: int = 0,
+        on_token: OnToken | None = None,
     ) -> Iterator[Prediction]:
         """Yield one prediction per input, in order, as soon as the batches that they are in are done.
 
@@ -87,6 +92,9 @@ class Session(Steps):
         ``step`` the difference between their indices: these seed sampling. ``probabilities``: if the run is a
         classifier, those of all its classes. When ``cancelled`` returns True, ``SearchCancelled`` is raised.
         ``workers``: processes that answer; None: as many as there are cores, as far as there is work for them.
+        ``keys``: numbers that seed sampling, one for each input, in place of ``first`` and ``step``. ``alternatives``:
+        so many of the likeliest tokens at each place of an output. ``on_token`` is called after each token of greedy
+        search or of a single sample with the index of the input, the token, and the text so far.
         """
         check_batch(batch)
         check_unit(align_unit)
@@ -103,12 +111,25 @@ class Session(Steps):
                 raise UserError("a language model's inputs are what its outputs begin with: put the prefix there")
             prefix = [prepared.texts.get(SOURCE, "") for prepared in inputs]
 
+        if keys is not None and len(keys) != len(inputs):
+            raise UserError(f"a sampling key is needed for each input: got {len(keys)} for {len(inputs)} inputs")
+        seeds = [first + step * row for row in range(len(inputs))] if keys is None else keys
+
         def answer(readable: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
             rows = list(readable)
             tokens = None if prefix is None else [self.system.target.encode(prefix[row]) for row in rows]
-            keys = [first + step * row for row in rows]
             asked = [readable[row] for row in rows]
-            results = self.search_each(asked, tokens, keys=keys, attention=attention, trace=trace, cancelled=cancelled)
+
+            def report(place: int, written: tuple[int, ...]) -> None:
+                row, target = rows[place], self.system.target
+                assert on_token is not None
+                text = output_text(written, target, None if prefix is None else prefix[row])
+                on_token(row, target.pieces(written[-1:])[0], text)
+
+            results = self.search_each(
+                asked, tokens, keys=[seeds[row] for row in rows], attention=attention, trace=trace, cancelled=cancelled,
+                on_token=None if on_token is None else report,
+            )  # fmt: skip
             predictions = {}
             for row, result in zip(rows, results, strict=True):
                 prepared = readable[row]
@@ -124,6 +145,8 @@ class Session(Steps):
                     prediction = aligner.align(prediction, result.hypotheses)
                 if maps:
                     prediction = self.add_self_attention(prediction, prepared, result)
+                if alternatives:
+                    prediction = self.add_alternatives(prediction, prepared, result, alternatives)
                 if keep_arrays:
                     prediction = replace(prediction, arrays=self.file_arrays(prepared))
                 predictions[row] = prediction
@@ -131,7 +154,7 @@ class Session(Steps):
                 predictions |= self._with_probabilities(readable, predictions)
             return predictions
 
-        if cancelled is not None:  # which only this process can ask
+        if cancelled is not None or on_token is not None:  # which only this process can ask
             workers = 1
         run = choose_run(workers, len(inputs), batch, self.engine.place)
         yield from answer_in_batches(inputs, batch, answer, run)

@@ -44,7 +44,8 @@ if TYPE_CHECKING:  # a run that the native library computes for is loaded withou
     from dragoman.nn.model import Model
 
 STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "alignments", "align_unit", "prefix", "first", "step",
-                  "keep_arrays", "probabilities", "cancelled", "workers")  # fmt: skip
+                  "keep_arrays", "probabilities", "cancelled", "workers", "keys", "alternatives",
+                  "on_token")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)

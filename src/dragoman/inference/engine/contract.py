@@ -110,6 +110,7 @@ class Engine(ABC):
         attention: bool = False,
         trace: bool = True,
         on_step: Callable[[], None] | None = None,
+        on_token: Callable[[int, tuple[int, ...]], None] | None = None,
     ) -> list[Result]:
         """Search for the outputs of a batch of inputs. The arguments are those of ``dragoman.search.run.search``.
 
@@ -136,6 +137,7 @@ class Engine(ABC):
                 need_attention=attention,
                 need_trace=trace,
                 on_step=on_step,
+                on_token=on_token,
             )
             if decoder is self.decoder:
                 return results
