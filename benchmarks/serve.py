@@ -28,12 +28,13 @@ from pathlib import Path
 from typing import Any
 
 from serving.asking import Tally, ask_in_turn, ask_once
-from serving.process import Server, memory_of, start_server
+from serving.process import Server, memory_of, private_memory_of, start_server
 from training.machine import processor, versions
 
 RESULTS = Path(__file__).parent / "results" / "serving.json"
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 LONGEST = 24  # letters of an input
+WORKERS = 2
 PACKAGES = ["dragoman", "torch", "fastapi", "uvicorn"]
 ROWS, UPDATES = 20_000, 900
 
@@ -103,10 +104,11 @@ def measure_load(run: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Let many clients ask for a while, and another one look whether the server lives."""
     texts = make_texts(40 * options.clients, LONGEST, seed=2)
     expected = expect(run, texts)
-    with start_server(run) as server:
+    with start_server(run, "--workers", str(WORKERS)) as server:
         tally = Tally()
         with probing(server.port, options.seconds) as health:
             memory = asyncio.run(ask_for(server, texts, expected, tally, options.clients, options.seconds))
+        private = private_memory_of(server)
     assert not tally.wrong and not tally.lost, (tally.wrong[:5], tally.lost[:5])
     assert set(tally.statuses) <= {"200", "429", "503"}, tally.statuses
     return {
@@ -119,6 +121,7 @@ def measure_load(run: Path, options: argparse.Namespace) -> dict[str, Any]:
         "seconds of an answer": percentiles(tally.seconds),
         "seconds of /healthz": percentiles(health),
         "memory (MB, proportional share of all processes)": memory,
+        "private memory of each process (MB)": private,
         "memory growth (%)": round(100 * (memory["at the end"] / memory["after a sixth"] - 1), 1),
     }
 
@@ -181,7 +184,7 @@ def measure_drain(run: Path, options: argparse.Namespace) -> dict[str, Any]:
             await asyncio.sleep(0.01)
         times["ended after (s)"] = round(time.monotonic() - began, 3)
 
-    with start_server(run) as server:
+    with start_server(run, "--workers", str(WORKERS)) as server:
         asyncio.run(stop_under_load(server))
         code = server.process.returncode
     assert not tally.wrong and not tally.lost, (tally.wrong[:5], tally.lost[:5])
@@ -203,10 +206,10 @@ def measure_throughput(run: Path, options: argparse.Namespace) -> dict[str, Any]
     system = dragoman.load(run)
     expected = dict(zip(texts, [each.text for each in system.predict(texts, beam=beam)], strict=True))
     rounds: dict[str, list[float]] = {"offline": [], "server": []}
-    with start_server(run) as server:
+    with start_server(run, "--workers", str(WORKERS)) as server:
         for number in range(options.rounds + 1):
             began = time.monotonic()
-            for _ in system.stream(texts, beam=beam, workers=2, attention=False, trace=False):
+            for _ in system.stream(texts, beam=beam, workers=WORKERS, attention=False, trace=False):
                 pass
             offline = len(texts) / (time.monotonic() - began)
             tally = Tally()

@@ -62,6 +62,12 @@ def memory_of(server: Server) -> float:
     return round(sum(_field(process, "Pss") for process in processes_of(server)) / 1000, 1)
 
 
+def private_memory_of(server: Server) -> list[float]:
+    """Return the megabytes that each process has for itself alone, the one that talks to clients first."""
+    own = [_field(process, "Private_Dirty") + _field(process, "Private_Clean") for process in processes_of(server)]
+    return [round(kilobytes / 1000, 1) for kilobytes in own]
+
+
 def processes_of(server: Server) -> list[int]:
     """Return the ids of the server's process and of its workers."""
     own = server.process.pid
