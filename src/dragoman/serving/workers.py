@@ -129,12 +129,18 @@ class ForkedWorker(Worker):
         theirs.close()
 
     def _feed(self) -> None:
-        while not self.is_ready and not self._is_ending:
-            try:
-                self.is_ready = self.pipe.recv_bytes() == READY
-            except (EOFError, OSError):
-                self._replace()
+        self._wait_until_ready()
         super()._feed()
+
+    def _wait_until_ready(self) -> None:
+        """Wait for the process to say that it can compute; one that ends before is replaced."""
+        while not self._is_ending:
+            try:
+                assert self.pipe.recv_bytes() == READY
+                self.is_ready = True
+                return
+            except (EOFError, OSError):
+                self._restart()
 
     def answer(self, batch: Batch) -> None:
         try:
@@ -156,7 +162,8 @@ class ForkedWorker(Worker):
         except (EOFError, OSError):
             self.pool.batcher.fail(batch, 503, "the worker that computed this has ended; ask again, or for less")
             if not self._is_ending:
-                self._replace()
+                self._restart()
+                self._wait_until_ready()
 
     def _stop(self, number: int) -> None:
         with suppress(OSError):
@@ -166,15 +173,14 @@ class ForkedWorker(Worker):
         with self._sending:
             self.pipe.send(message)
 
-    def _replace(self) -> None:
+    def _restart(self) -> None:
+        """Replace the process by another one."""
         self.pipe.close()
         self.process.kill()
         self.process.join()
         self.pool.on_restart()
         time.sleep(0.2)  # a worker that always ends must not keep the machine busy
         self._fork()
-        with suppress(EOFError, OSError):
-            self.pipe.recv_bytes()
 
     def end(self) -> None:
         self._is_ending = True
