@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import Any
 
@@ -66,3 +67,11 @@ def test_attention_of_the_plain_engine_is_as_wide_when_long_sources_are_done(nat
     for one, two in pairs:
         assert one.attention is not None and two.attention is not None
         np.testing.assert_allclose(one.attention, two.attention, atol=1e-4)
+
+
+def test_the_command_line_lists_alternatives(tiny_run: Any, call: Any) -> None:
+    (line,) = call("predict", tiny_run.folder, "--json", "--alternatives", "2", stdin=b"abc\n").lines
+    (output,) = json.loads(line)["outputs"]
+    assert [len(place) for place in output["alternatives"]] == [2] * len(output["tokens"])
+    refused = call("predict", tiny_run.folder, "--alternatives", "2", stdin=b"abc\n")
+    assert refused.code == 2 and "--json" in refused.err

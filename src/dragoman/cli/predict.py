@@ -136,6 +136,9 @@ def predict(
             metavar="FORMAT",
         ),
     ] = None,
+    alternatives: Annotated[
+        int, typer.Option(min=0, help="With --json: add so many of the likeliest tokens at each place of an output.")
+    ] = 0,
     device: Device = "auto",
     engine: Engine = "auto",
     out: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
@@ -168,6 +171,8 @@ def predict(
     messages = Messages.of(quiet, verbose)
     if maps and not as_json:
         raise UserError("--maps: attention maps are only printed as JSON; add --json")
+    if alternatives and not as_json:
+        raise UserError("--alternatives: other tokens are only printed as JSON; add --json")
     part = Shard.parse(shard)
     system = load_system(run, device, ensemble, lm, lm_weight, engine)
     search: dict[str, Any] = {
@@ -225,6 +230,7 @@ def predict(
                 trace=False,
                 probabilities=as_json,
                 maps=maps,
+                alternatives=alternatives,
                 prefix=prefix,
                 first=chunk[0][0],
                 step=part.count,
