@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=200, help="that ask at the same time in `load`")
     parser.add_argument("--seconds", type=float, default=60.0, help="of `load`")
     parser.add_argument("--rounds", type=int, default=5, help="of `throughput`")
+    parser.add_argument("--inputs", type=Path, help="text file for `throughput`, with an input on each line")
     parser.add_argument("--sentences", type=int, default=1000, help="of a round of `throughput`")
     parser.add_argument("--quick", action="store_true", help="a few seconds each; nothing is written")
     options = parser.parse_args()
@@ -57,13 +58,14 @@ def main() -> None:
     for name, figures in found.items():
         print(f"{name}: {json.dumps(figures, indent=2)}")
     if not options.quick:
-        write_results(found)
+        given = [f" --{name} {name.upper()}" for name in ("run", "inputs") if getattr(options, name) is not None]
+        write_results(found, "".join(given))
 
 
-def write_results(found: dict[str, Any]) -> None:
+def write_results(found: dict[str, Any], given: str) -> None:
     every = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     about = {"date": date.today().isoformat(), "processor": processor(), "versions": versions(sys.executable, PACKAGES)}
-    every |= {name: {"command": f"python benchmarks/serve.py --only {name}", **about, **figures}
+    every |= {name: {"command": f"python benchmarks/serve.py --only {name}{given}", **about, **figures}
               for name, figures in found.items()}  # fmt: skip
     RESULTS.write_text(json.dumps(every, indent=2) + "\n", encoding="utf-8")
 
@@ -202,6 +204,9 @@ def measure_throughput(run: Path, options: argparse.Namespace) -> dict[str, Any]
     import dragoman
 
     texts = make_texts(options.sentences, LONGEST, seed=4)
+    if options.inputs is not None:
+        lines = options.inputs.read_text(encoding="utf-8").splitlines()
+        texts = list(dict.fromkeys(line for line in lines if line.strip()))[: options.sentences]
     beam, clients = 5, 16
     system = dragoman.load(run)
     expected = dict(zip(texts, [each.text for each in system.predict(texts, beam=beam)], strict=True))
@@ -225,6 +230,7 @@ def measure_throughput(run: Path, options: argparse.Namespace) -> dict[str, Any]
         "clients": clients,
         "beam": beam,
         "sentences": len(texts),
+        "preset": system.recipe.preset,
         "parameters": system.outline.parameters,
         "engine": system.engine.name,
         "sentences per second": medians,

@@ -102,7 +102,7 @@ def create_application(
     app.add_middleware(
         Guard, limits=limits, hosts=hosts, forms=FORMS, api=("/v1/", TRANSLATE, LANGUAGES), headers=HEADERS
     )
-    app.add_middleware(RequestLog, paths=PATHS, count=metrics.count_request, write=write_log)
+    app.add_middleware(RequestLog, paths=PATHS, count_request=metrics.count_request, write=write_log)
     add_problem_handlers(app, "the server")
 
     async def read(request: fastapi.Request, kind: type[Asked]) -> Asked:

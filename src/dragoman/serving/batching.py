@@ -96,6 +96,7 @@ class Batcher:
         self._expected = 1  # inputs of the last batch
         self._mean = 0.05  # seconds that an input takes, as of late
         self._is_closed = False
+        self._pausing = 0  # workers that wait for a batch to fill
 
     @property
     def waiting(self) -> int:
@@ -131,7 +132,10 @@ class Batcher:
                 job.future.set_result([])
                 return job
             self._waiting.append(job)
-            self._changed.notify_all()
+            if (
+                not self._pausing or self._pause() <= 0
+            ):  # waking a thread for every input would cost more than parsing it
+                self._changed.notify()
         return job
 
     def retry_after(self) -> int:
@@ -145,8 +149,13 @@ class Batcher:
                 if self._waiting:
                     pause = self._pause()
                     if pause <= 0:
-                        return self._take()
+                        batch = self._take()
+                        if self._waiting:
+                            self._changed.notify()
+                        return batch
+                    self._pausing += 1
                     self._changed.wait(pause)
+                    self._pausing -= 1
                 elif self._is_closed:
                     return None
                 else:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 from dragoman.serving.guard import Application, Scope, Send
@@ -28,10 +29,16 @@ class RequestLog:
     """
 
     def __init__(
-        self, app: Application, *, paths: tuple[str, ...], count: Count, write: Callable[[str], Any] | None = None
+        self,
+        app: Application,
+        *,
+        paths: tuple[str, ...],
+        count_request: Count,
+        write: Callable[[str], Any] | None = None,
     ) -> None:
-        self.app, self.paths, self.count = app, frozenset(paths), count
+        self.app, self.paths, self.count_request = app, frozenset(paths), count_request
         self.write = write or _write_line
+        self._ids = (b"%s-%x" % (secrets.token_hex(4).encode(), number) for number in count(1))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -41,7 +48,7 @@ class RequestLog:
         notes: dict[str, Any] = {}
         scope[NOTES] = notes
         given = next((value for name, value in scope["headers"] if name.lower() == b"x-request-id"), b"")
-        identity = given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8).encode()
+        identity = given if REQUEST_ID.fullmatch(given) else next(self._ids)
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
@@ -55,7 +62,7 @@ class RequestLog:
         finally:
             seconds = time.monotonic() - began
             path = scope["path"] if scope["path"] in self.paths else "other"
-            self.count(path, status, seconds)
+            self.count_request(path, status, seconds)
             line = {
                 "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
                 "id": identity.decode(),
