@@ -30,6 +30,11 @@ def test_predictions_are_those_of_the_system(serve_here: Serve) -> None:
         assert [[token for token, _ in place] for place in one.outputs[0].alternatives] == [
             [token for token, _ in place] for place in own.outputs[0].alternatives
         ]
+        aligned = client.predict(TEXTS, alignments=True)
+        expected_links = [each.alignment for each in served.system.predict(TEXTS, alignments=True)]
+        for each, links in zip(aligned, expected_links, strict=True):
+            assert each.attention is None and each.alignment is not None and links is not None
+            assert each.alignment.to_pharaoh() == links.to_pharaoh() and each.alignment.source == links.source
         many = client.predict(TEXTS * 30, n_best=2)  # more than one request takes
         assert [prediction.text for prediction in many] == [each.text for each in served.system.predict(TEXTS)] * 30
         scored, expected = client.score("abc", "cba"), served.system.score("abc", "cba")

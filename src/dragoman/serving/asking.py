@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from dragoman.errors import UserError
+from dragoman.inference.alignment.aligner import can_align
 from dragoman.inference.predictions import Raw
 from dragoman.serving.batching import Question
 from dragoman.serving.compute import Item, Task
@@ -15,7 +16,7 @@ from dragoman.serving.models import Model, Models
 from dragoman.serving.records import PredictOptions, PredictRequest, ScoreRequest, Source
 
 # Options of System.predict that are not settings of the search.
-NOT_SEARCHED = ("prefix", "alternatives", "attention")
+NOT_SEARCHED = ("prefix", "alternatives", "attention", "alignments", "align_unit")
 REMEMBERED = 1_000  # combinations of options that were found to be possible
 
 
@@ -137,12 +138,15 @@ class Asker:
 
     def _find_problem(self, model: str, options: str, is_followed: bool) -> str | None:
         """Return why options are impossible, or None."""
-        settings = {name: value for name, value in json.loads(options).items() if name not in NOT_SEARCHED}
+        given = json.loads(options)
+        settings = {name: value for name, value in given.items() if name not in NOT_SEARCHED}
         system = self.models.by_id[model].system
         try:
             config = system.search_config(**settings)
             if config.ctc and not system.recipe.training.ctc:
                 return f"ctc: {model} was trained without CTC; leave it out"
+            if given.get("alignments") and not can_align(system.session()):
+                return f"alignments: {model} shows no attention by which its outputs could be aligned; leave it out"
             if is_followed:
                 config.refuse_many_hypotheses()
         except UserError as error:

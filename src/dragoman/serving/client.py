@@ -15,6 +15,9 @@ from typing import Any, overload
 import numpy as np
 
 from dragoman.errors import MissingExtra, UserError
+from dragoman.inference.alignment.boxes import Box, Boxes
+from dragoman.inference.alignment.links import Alignment, Link
+from dragoman.inference.alignment.timings import Timing, Timings
 from dragoman.inference.predictions import Output, Prediction, Raw, Scored
 from dragoman.inference.requests import OneInput, as_inputs, as_strings, is_single
 from dragoman.tables import Rows
@@ -231,10 +234,43 @@ def read_prediction(source: Raw, described: Mapping[str, Any]) -> Prediction:
             each["finished"],
             None if each.get("attention") is None else np.array(each["attention"], np.float32)[:, None],
             alternatives=_read_alternatives(each.get("alternatives")),
+            alignment=_read_alignment(each.get("alignment")),
+            timings=_read_timings(each.get("timings"), source),
+            boxes=_read_boxes(each.get("boxes")),
         )
         for each in described["outputs"]
     )
     return Prediction(source, outputs, axes, error=described.get("error"), probabilities=described.get("probabilities"))
+
+
+def _read_alignment(described: Any) -> Alignment | None:
+    if described is None:
+        return None
+    links = tuple(Link(each["source"], each["target"], each["weight"]) for each in described["links"])
+    units, source, target = described["units"], tuple(described["source"]), tuple(described["target"])
+    weights = np.zeros((len(target), len(source)), np.float32)
+    for link in links:  # the others are not sent
+        weights[link.target, link.source] = link.weight
+    return Alignment(units["source"], units["target"], source, target, links, weights)
+
+
+def _read_timings(described: Any, source: Raw) -> Timings | None:
+    if described is None:
+        return None
+    units = tuple(Timing(each["text"], each["begin"], each["end"]) for each in described["units"])
+    path = source if isinstance(source, str) else next(iter(source.values()))
+    return Timings(described["unit"], units, described["duration"], path, described["from"], described["time_unit"])
+
+
+def _read_boxes(described: Any) -> Boxes | None:
+    if described is None:
+        return None
+    edges = ("left", "top", "right", "bottom")
+    units = tuple(
+        Box(text=each["text"], weight=each["weight"], **{edge: each[edge] for edge in edges})
+        for each in described["units"]
+    )
+    return Boxes(described["unit"], units, described["source"], (described["height"], described["width"]))
 
 
 def _read_alternatives(places: Any) -> tuple[tuple[tuple[str, float], ...], ...] | None:

@@ -117,8 +117,10 @@ def describe_prediction(
         limits.check("weights", weights, "attention weights of an answer")
     described = prediction.to_json()
     del described["source"]  # the client has it; of a file, it is a path of this machine
-    if not shows_attention:
+    if not shows_attention:  # which alignments are read from
         del described["labels"], described["sources"]
+        for output in described["outputs"]:
+            output.pop("attention", None)
     if prediction.error is not None:
         described["error"] = _rename(prediction.error, item)
     return described

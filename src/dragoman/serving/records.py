@@ -93,6 +93,10 @@ class PredictOptions(ModelRequest):
     """Number of the likeliest tokens to list at each place of an output."""
     attention: bool = False
     """Add where each token of an output looked in the input."""
+    alignments: bool = False
+    """Add where each word comes from: links to a text, times in a recording, boxes in a picture."""
+    align_unit: Literal["auto", "words", "tokens"] | None = None
+    """What is aligned."""
 
 
 class PredictRequest(PredictOptions):
@@ -166,6 +170,12 @@ class OutputAnswer(Answer):
     """On request: for each token the weights over ``labels``."""
     alternatives: list[list[Alternative]] | None = None
     """On request: for each token the likeliest ones at its place."""
+    alignment: dict[str, Any] | None = None
+    """With ``alignments``, of texts: the units of both sides, and links with their weights."""
+    timings: dict[str, Any] | None = None
+    """With ``alignments``, of a recording: when each unit begins and ends."""
+    boxes: dict[str, Any] | None = None
+    """With ``alignments``, of a picture: a box for each unit."""
 
 
 class PredictionAnswer(Answer):
