@@ -101,6 +101,11 @@ def fuzzed() -> str:
     return f"{sum(result['cases'] for name, result in results.items() if name.startswith('fuzz:')):,}"
 
 
+def lexicon(key: str) -> float:
+    """Return a figure of the experiment with a lexicon."""
+    return float(read("experiments/lexicon/results.json")[0]["katakana"][key])
+
+
 G2P_2020 = "experiments/g2p/results/*.json"
 G2P_2021 = "experiments/g2p/results/2021/*.json"
 SCAN = "experiments/scan/results/simple.json"
@@ -130,6 +135,8 @@ FIGURES: dict[str, Callable[[], str]] = {
     "faults-hostile-seconds": lambda: faults("hostile artefacts", "longest (s)"),
     "faults-hostile-memory": lambda: faults("hostile artefacts", "most memory (MB)"),
     "faults-fuzz": fuzzed,
+    "lexicon-free": lambda: f"{lexicon('free'):.2f}",
+    "lexicon-held": lambda: f"{lexicon('lexicon'):.2f}",
 }
 
 

@@ -154,7 +154,8 @@ def test_predictions_as_json(call: Any, tiny_run: Any) -> None:
     for record in records[::2]:
         assert len(record["outputs"]) == 2
         for output in record["outputs"]:
-            assert set(output) == {"text", "score", "log_prob", "tokens", "log_probs", "finished", "attention"}
+            names = {"text", "score", "log_prob", "tokens", "log_probs", "finished", "attention", "confidence"}
+            assert set(output) == names
             assert len(output["tokens"]) == len(output["log_probs"]) == len(output["attention"])
             assert all(len(row) == len(record["labels"]) for row in output["attention"])
             assert sum(output["log_probs"]) == pytest.approx(output["log_prob"])

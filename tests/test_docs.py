@@ -24,6 +24,7 @@ from torch.distributed.run import get_args_parser
 import dragoman
 from dragoman import runtime
 from dragoman.cli.main import app
+from dragoman.inference.constraints import OPTIONS as CONSTRAINTS
 from dragoman.recipe.layers import gather_settings, preset_names
 from dragoman.recipe.schema import make_recipe
 from dragoman.runtime.library import why_unavailable
@@ -189,7 +190,7 @@ def test_python_page_lists_the_public_names() -> None:
     assert sorted(re.findall(r"`dragoman\.(\w+)`", table)) == sorted(dragoman.__all__)
 
 
-PYTHON_VERBS = ("check", "load", "evaluate", "score", "compare", "align", "export_run")
+PYTHON_VERBS = ("calibrate", "check", "load", "evaluate", "score", "compare", "align", "export_run")
 
 
 @pytest.mark.parametrize("block", list(blocks("python")), ids=lambda block: block.where)
@@ -213,6 +214,8 @@ def test_every_python_call_exists(block: Block) -> None:
                     "alignments",
                     "forbid",
                     "prefix",
+                    *CONSTRAINTS,
+                    "abstain",
                 }
 
 
@@ -229,6 +232,9 @@ def place(tmp_path: Path, tiny_run: Any, monkeypatch: pytest.MonkeyPatch) -> Pat
     (tmp_path / "inputs.txt").write_text("".join(f"{source}\n" for source, _ in pairs), encoding="utf-8")
     (tmp_path / "train.de").write_text("".join(f"{source}\n" for source, _ in pairs), encoding="utf-8")
     (tmp_path / "train.en").write_text("".join(f"{target}\n" for _, target in pairs), encoding="utf-8")
+    (tmp_path / "words.txt").write_text("".join(f"{target}\n" for _, target in pairs), encoding="utf-8")
+    (tmp_path / "terms.tsv").write_text(f"{pairs[0][0]}\t{pairs[0][1]}|abc\n", encoding="utf-8")
+    (tmp_path / "format.lark").write_text('start: "a" start | letter\nletter: /[b-h]/\n', encoding="utf-8")
     objects = "".join(json.dumps({"word": source, "ipa": target}) + "\n" for source, target in pairs)
     (tmp_path / "words.jsonl.gz").write_bytes(gzip.compress(objects.encode()))
     (tmp_path / "runs").mkdir()
@@ -249,7 +255,7 @@ FILE = re.compile(r"(LM_)?RUN\d?|runs/.+|\S+\.(tsv|txt|gz|de|en|png|jpg|wav)")
 
 def can_run(command: Command, place: Path) -> bool:
     """Return whether a command neither trains nor needs the built web page, and all it reads is in ``place``."""
-    writes = values_of(command.words, "-o")
+    writes = [*values_of(command.words, "-o"), *values_of(command.words, "--abstain-file")]
     reads = [word for word in command.words if FILE.fullmatch(word) and word not in writes]
     needs_page = command.words[0] in ("studio", "report") or any(name.endswith(".html") for name in writes)
     needs_library = "native" in command.words or "portable" in command.words

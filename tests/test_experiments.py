@@ -11,8 +11,9 @@ import pytest
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SCRIPTS = sorted(path.parent.name for path in EXPERIMENTS.glob("*/run.py"))
-# alignments and invariance read a run and a file; parity makes its data
-WITH_DATA = [name for name in SCRIPTS if name not in ("alignments", "invariance", "parity")]
+# alignments, confidence, invariance and lexicon read runs and files; parity makes its data
+OTHERS = ("alignments", "confidence", "invariance", "lexicon", "parity")
+WITH_DATA = [name for name in SCRIPTS if name not in OTHERS]
 
 
 def run(script: Path, environment: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[str]:

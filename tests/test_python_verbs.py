@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,7 +48,8 @@ def place(tmp_path: Path, tiny_run: Any, monkeypatch: pytest.MonkeyPatch) -> Pat
     for name, some in {"pairs": rows[:6], "test": rows[:6], "train": rows[:60], "dev": rows[60:70]}.items():
         (tmp_path / f"{name}.tsv").write_text("\n".join(some) + "\n", encoding="utf-8")
     (tmp_path / "runs").mkdir()
-    for name in ("pairs", "a", "b"):
+    shutil.copytree(tiny_run.folder, tmp_path / "runs" / "a")  # which calibrate writes into
+    for name in ("pairs", "b"):
         (tmp_path / "runs" / name).symlink_to(tiny_run.folder, target_is_directory=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -91,15 +93,17 @@ def test_functions_have_the_options_of_the_command_line(name: str) -> None:
 
 def test_predict_has_the_options_of_the_command_line(place: Path) -> None:
     """All search options go through the session, so that each name is accepted."""
+    from dragoman.inference.constraints import OPTIONS as CONSTRAINTS
     from dragoman.inference.session import Session
     from dragoman.search.options import SearchConfig
 
     verb = next(verb for verb in VERBS if verb.__name__ == "predict")
     options = set(inspect.signature(verb).parameters)
     known = {*SearchConfig.model_fields, "forbid", *inspect.signature(Session.stream).parameters}
-    known |= {*inspect.signature(dragoman.load).parameters}
+    known |= {*inspect.signature(dragoman.load).parameters, *CONSTRAINTS}
     of_the_program = {"run", "files", "as_json", "ensemble", "quiet", "verbose", "lines", "source", "root"}
-    of_the_program |= {"out", "resume", "shard", "timings"}  # files of outputs, which Python has as values
+    # what is written, which Python has as values
+    of_the_program |= {"out", "resume", "shard", "timings", "confidence", "abstain_file"}
     assert options - known <= of_the_program
 
 

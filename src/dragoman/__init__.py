@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dragoman.evaluation.compare import Comparison
     from dragoman.evaluation.metrics import Report
     from dragoman.evaluation.several import SeveralComparison
-    from dragoman.evaluation.verbs import align, compare, evaluate, score
+    from dragoman.evaluation.verbs import align, calibrate, compare, evaluate, score
     from dragoman.export.verbs import export_run
     from dragoman.inference.load import load
     from dragoman.inference.predictions import Output, Prediction, Scored
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Audit", "Client", "Comparison", "DataCheck", "Output", "Prediction", "Report", "Scored", "Session",
-    "SeveralComparison", "System", "UserError", "__version__", "align", "check", "compare", "evaluate", "export_run",
-    "load", "score", "train",
+    "SeveralComparison", "System", "UserError", "__version__", "align", "calibrate", "check", "compare", "evaluate",
+    "export_run", "load", "score", "train",
 ]  # fmt: skip
 
 _HOMES = {
@@ -47,6 +47,7 @@ _HOMES = {
     "SeveralComparison": "dragoman.evaluation.several",
     "System": "dragoman.inference.system",
     "align": "dragoman.evaluation.verbs",
+    "calibrate": "dragoman.evaluation.verbs",
     "check": "dragoman.recipe.check",
     "compare": "dragoman.evaluation.verbs",
     "evaluate": "dragoman.evaluation.verbs",

@@ -23,3 +23,7 @@ class UnfinishedRun(UserWarning):
 
 class Unverified(UserWarning):
     """A file carries no checksum, so that damage to it cannot be noticed."""
+
+
+class OtherSearch(UserWarning):
+    """The confidence of outputs was fitted with other search settings than those they were found with."""

@@ -410,3 +410,34 @@ class Hypothesis:
     def log_prob(self) -> float:
         """The log-probability of the whole output."""
         return float(sum(self.log_probs))
+
+
+@dataclass(frozen=True, eq=False)
+class Spelling:
+    """The bytes that each token of a vocabulary adds to a text, for rules about the text of an output.
+
+    A token may add other bytes in another place: at the start of a text, for example, the space before a word is left
+    out. Such places are views: in view v, token t adds ``spelled[v][t]``, and the token after it is read in view
+    ``after[v, t]``.
+
+    Law: the bytes that the tokens of an output add are the UTF-8 of its text.
+    """
+
+    spelled: tuple[tuple[bytes | None, ...], ...]  # by view and token; None: the token has no place in a text
+    after: np.ndarray  # (views, V)
+    start: int = 0  # the view of the first token
+    is_unique: bool = False  # a text can be divided into tokens in one way only
+
+    @property
+    def spells_all(self) -> bool:
+        """Whether every text can be spelled: each single byte is a token, in every view."""
+        return all({bytes([value]) for value in range(256)} <= {*spelled} for spelled in self.spelled)
+
+    def spell(self, tokens: Sequence[int]) -> bytes:
+        """Return the bytes that some tokens add, from the start of a text. Tokens without a place add nothing."""
+        view, added = self.start, []
+        for token in tokens:
+            if (own := self.spelled[view][token]) is not None:
+                added.append(own)
+                view = int(self.after[view, token])
+        return b"".join(added)

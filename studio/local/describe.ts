@@ -1,5 +1,6 @@
 /** What was found, as the records that the studio's views show. The same as src/dragoman/studio/views. */
 
+import { withoutSmoothing } from "../runtime/confidence";
 import { EOS, UNK, type Dragoman, type Features, type ForcedPath, type Frontier, type Input, type Prediction as Found } from "../runtime/dragoman";
 import { tidy } from "../runtime/dragoman";
 import type { Alternative, Attention, AttentionRequest, Axis, Matrix, Media, Node, PredictRequest, Prediction, Reference, Search, Token, Tree } from "../src/records";
@@ -40,6 +41,7 @@ export function describePrediction(inspected: Inspected): Prediction {
       text: output.text,
       score: output.score,
       log_prob: output.logProb,
+      confidence: output.confidence,
       finished: output.finished,
       tokens: describeTokens(inspected, output.ids, paths[index], found.prefixLength),
       attention: meanAttention(paths[index].attention, model.maps, states, output.ids.length),
@@ -50,12 +52,32 @@ export function describePrediction(inspected: Inspected): Prediction {
     decoder: { layers: 0, heads: 0 },
     search: searchOf(found),
     reference: reference.length ? describeReference(inspected, request.reference ?? "", reference, paths[paths.length - 1]) : null,
+    right: rightness(model),
+    confidence_note: confidenceNote(inspected),
     unknown: unknownWords(inspected),
     seconds: inspected.seconds,
   };
 }
 
 const searchOf = (found: Found): Search => ({ beam: found.settings.beam, n_best: found.settings.nBest, normalize: found.settings.normalize, alpha: found.settings.alpha });
+
+// ---- confidence
+
+const shownProbability = ({ confidence }: Dragoman, logProb: number): number => (confidence ? withoutSmoothing(confidence, logProb) : Math.exp(logProb));
+
+function rightness({ confidence }: Dragoman): string {
+  if (!confidence) return "";
+  return confidence.threshold === null ? "equals a reference" : `has a sentence ${confidence.metric} of at least ${confidence.threshold.toFixed(1)}`;
+}
+
+function confidenceNote({ model, found }: Inspected): string {
+  if (!model.confidence) return "";
+  const { beam, normalize } = model.confidence.search;
+  const { settings } = found;
+  const others = settings.forbidden.length + settings.forbiddenRuns.length > model.defaults.forbidden.length + model.defaults.forbiddenRuns.length;
+  const same = settings.beam === beam && (settings.beam === 1 || settings.normalize === normalize) && !others && !found.prefixLength;
+  return same ? "" : "the confidence was fitted for another search, so it may be too high or too low";
+}
 
 // ---- tokens
 
@@ -68,9 +90,10 @@ function describeTokens(inspected: Inspected, ids: readonly number[], path: Forc
       id,
       text: model.target.piece(id),
       log_prob: logProb > -Infinity ? logProb : null,
+      probability: shownProbability(model, logProb),
       entropy: entropy / Math.LN2,
       rank,
-      alternatives: permitted.slice(0, ALTERNATIVES).map(({ token, logProb }): Alternative => ({ id: token, text: model.target.piece(token), log_prob: logProb })),
+      alternatives: permitted.slice(0, ALTERNATIVES).map(({ token, logProb }): Alternative => ({ id: token, text: model.target.piece(token), log_prob: logProb, probability: shownProbability(model, logProb) })),
       forced: step < forced,
     };
   });
@@ -225,6 +248,7 @@ export function describeTree(inspected: Inspected): Tree {
       token,
       text: model.target.piece(token),
       log_prob: frontier.logProbs[index],
+      probability: shownProbability(model, frontier.logProbs[index]),
       total: frontier.totals[index],
       score: frontier.totals[index] / penalty(found, step + 1),
       fate: frontier.fates[index] === FINISHED ? "finished" : frontier.fates[index] === KEPT ? (isLast ? "cut" : "kept") : "pruned",

@@ -27,7 +27,7 @@ function answer({ input, options }) {
       Object.entries(input).map(([name, value]) => [name, typeof value === "string" ? value : features(value)]),
     );
     const { outputs } = model.predict(read, options);
-    return { outputs: outputs.map(({ text, ids, tokens, logProbs, score, finished }) => ({ text, ids, tokens, logProbs, score, finished })) };
+    return { outputs: outputs.map(({ text, confidence, ids, tokens, logProbs, score, finished }) => ({ text, confidence, ids, tokens, logProbs, score, finished })) };
   } catch (error) {
     if (error.name !== "DragomanError") throw error;
     return { error: error.message };

@@ -5,6 +5,7 @@
  *     console.log(model.predict("some text").text);
  */
 
+import { rate, readConfidence, type Confidence } from "./confidence";
 import { Container } from "./container";
 import { DragomanError, Library } from "./library";
 import { Model, type Features, type ForcedPath, type Frontier, type SearchSettings } from "./model";
@@ -31,6 +32,7 @@ export interface PredictOptions extends Partial<Omit<SearchSettings, "prefix" | 
 export interface Output {
   text: string;
   score: number; // what the search ranked by
+  confidence: number | null; // the probability that it is right; null: the model has no numbers for it
   logProb: number; // of the whole output
   finished: boolean; // false: cut off at the length limit
   ids: number[]; // with the end symbol, if it was produced
@@ -61,6 +63,7 @@ export const tidy = (text: string): string => text.replace(LINE_BREAK, " ").repl
 
 export class Dragoman {
   readonly about: Readonly<Record<string, unknown>>; // what the export says of the run
+  readonly confidence: Confidence | null; // the numbers with which outputs are rated
   readonly defaults: Omit<SearchSettings, "prefix" | "limit">;
   readonly target: Tokenizer;
   readonly readers: ReadonlyMap<string, Tokenizer>; // of the sources that are text
@@ -78,6 +81,7 @@ export class Dragoman {
     const container = new Container(file);
     this.model = new Model(library, file);
     this.about = container.about() as Record<string, unknown>;
+    this.confidence = readConfidence(this.about.confidence);
     const table = (number: number) => new Tokenizer(library, container.needed("tokenizer", number));
     const { sources } = this.model;
     this.readers = new Map(sources.flatMap(({ name, kind }, number) => (kind === "tokens" ? [[name, table(number)] as const] : [])));
@@ -123,6 +127,7 @@ export class Dragoman {
         tokens: found.tokens.map((id) => this.target.piece(id)),
         logProb: found.logProbs.reduce((sum, value) => sum + value, 0),
         score: found.score,
+        confidence: null,
         finished: found.finished,
         logProbs: found.logProbs,
         entropies: found.entropies,
@@ -130,7 +135,8 @@ export class Dragoman {
         attention: found.attention,
       };
     });
-    if (!outputs.length) outputs.push({ ids: [], text: "", tokens: [], logProb: 0, score: 0, finished: true, logProbs: [], entropies: [], path: [], attention: null });
+    if (this.confidence) rate(this.confidence, outputs, settings.sample).forEach((own, index) => (outputs[index].confidence = own));
+    if (!outputs.length) outputs.push({ ids: [], text: "", tokens: [], logProb: 0, score: 0, confidence: null, finished: true, logProbs: [], entropies: [], path: [], attention: null });
     const most = settings.maxLength ? Math.min(limit, settings.maxLength) : limit;
     return { ...outputs[0], outputs, states: result.states, trace: result.steps, prefixLength: prefix.length, limit: most, settings };
   }

@@ -7,7 +7,7 @@ export function percent(share: number): string {
   return `${value.toFixed(1)} %`;
 }
 
-export const probability = (logProb: number | null): number => (logProb === null ? 0 : Math.exp(logProb));
+export const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 
 export function number(value: number | null | undefined, digits = 3): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";

@@ -50,6 +50,36 @@ export interface Confusion {
   accuracy: number; // In percent.
 }
 
+/** The outputs whose confidence is from ``low`` to below ``high``. */
+export interface ReliabilityBin {
+  low: number;
+  high: number;
+  rows: number;
+  confidence: number; // Their mean; 0 if there are none.
+  right: number; // The share that is right; 0 if there are none.
+}
+
+/** What is left wrong if only the surest outputs are kept. All are shares from 0 to 1. */
+export interface CoverageRisk {
+  coverage: number;
+  risk: number;
+  threshold: number; // The lowest confidence among those kept.
+}
+
+/** How the confidence of outputs compares with how many of them are right. Shares are from 0 to 1. */
+export interface Calibration {
+  right: string; // What an output has to be to count as right, in words.
+  rows: number;
+  accuracy: number;
+  mean: number; // Of the confidences.
+  error: number; // Expected calibration error.
+  chance: number; // That of a perfect confidence on as many rows.
+  bins: ReliabilityBin[];
+  risks: CoverageRisk[];
+  curve: CoverageRisk[];
+  note: string;
+}
+
 /** What a run scores on some rows. */
 export interface Evaluation {
   side: string; // Name of a part, "test" or "dev", or of a file.
@@ -60,6 +90,7 @@ export interface Evaluation {
   by_length: LengthScore[];
   length_unit: string;
   confusion: Confusion | null;
+  confidence: Calibration | null;
 }
 
 /** The number of attention maps: layers × heads, both 0 if there are none. */
@@ -259,14 +290,16 @@ export interface Axis {
 export interface Alternative {
   id: number;
   text: string; // The token, with invisible characters made visible.
-  log_prob: number;
+  log_prob: number; // The model's own.
+  probability: number; // To be shown: without label smoothing.
 }
 
 /** A token of an output. */
 export interface Token {
   id: number;
   text: string; // The token, with invisible characters made visible.
-  log_prob: number | null; // None if the probability is zero.
+  log_prob: number | null; // The model's own; None if the probability is zero.
+  probability: number; // To be shown: without label smoothing.
   entropy: number; // Bits of the distribution that the token was chosen from.
   rank: number; // Rank in that distribution among the tokens that the search may write, from 1.
   alternatives: Alternative[]; // The likeliest tokens that the search may write, best first; the token itself may be one of them.
@@ -278,6 +311,7 @@ export interface Output {
   text: string;
   score: number; // What the search ranked by.
   log_prob: number;
+  confidence: number | null; // The probability that it is right; None if the run has none fitted.
   finished: boolean; // False if the output was cut off at the length limit.
   tokens: Token[]; // With the end symbol if it was produced.
   attention: Matrix | null; // The mean over layers and heads, one map: rows are tokens, columns the source axis.
@@ -306,6 +340,8 @@ export interface Prediction {
   decoder: Maps;
   search: Search;
   reference: Reference | null;
+  right: string; // What an output has to be to count as right, in words; "" if the run has no confidence.
+  confidence_note: string; // Why the confidence may be off; "" if it was fitted with these search settings.
   unknown: Record<string, string[]>; // Words with unknown tokens, by source.
   seconds: number; // Duration of the search.
 }
@@ -328,6 +364,7 @@ export interface Node {
   token: number;
   text: string;
   log_prob: number; // Of this token.
+  probability: number; // Of this token, to be shown: without label smoothing.
   total: number; // Sum of the log-probabilities of its path.
   score: number; // The total after length normalisation.
   fate: "pruned" | "kept" | "finished" | "cut";

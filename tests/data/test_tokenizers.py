@@ -123,6 +123,20 @@ def test_any_ids_have_spans_within_their_text(tokenizer: Tokenizer, data: st.Dat
     assert all(0 <= begin <= end <= len(decoded) for begin, end in spans)
 
 
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_the_bytes_of_tokens_are_those_of_the_text(tokenizer: Tokenizer, data: st.DataObject) -> None:
+    spelling = tokenizer.spelling()
+    ids = data.draw(st.lists(st.integers(0, tokenizer.size - 1), max_size=12))
+    ids = [index for index in ids if spelling.spelled[0][index] is not None]
+    try:
+        text = spelling.spell(ids).decode("utf-8")
+    except UnicodeDecodeError:
+        return
+    if not any("\ufdd0" <= character <= "\ufdd2" for character in text):
+        assert text == tokenizer.decode(ids)
+
+
 def test_training_text_is_known_and_counted(tokenizer: Tokenizer) -> None:
     counts = [0] * tokenizer.size
     for text in TEXTS:

@@ -74,7 +74,7 @@ def test_many_wrong_rows_are_counted_not_listed(call: Any, run: Path, tmp_path: 
     answer = call("predict", run, file)
     assert answer.code == 1 and len(answer.lines) == 30
     assert answer.err.count("1 column, but") == 20
-    assert answer.err.endswith("dragoman: 10 more of 30 inputs could not be read\n")
+    assert answer.err.endswith("dragoman: 10 more of 30 inputs could not be answered\n")
 
 
 def test_the_weights_of_a_model_are_no_text(call: Any, run: Path) -> None:

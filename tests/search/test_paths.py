@@ -39,6 +39,7 @@ from dragoman.search.rules import (
     RequireLength,
     Rule,
     RuleSet,
+    allow_only,
     permitted,
 )
 
@@ -197,8 +198,8 @@ class Never(Rule):
 
     hard = True
 
-    def __init__(self, after: dict[int, dict[tuple[int, ...], list[int]]], as_mask: bool) -> None:
-        self.after, self.as_mask = after, as_mask
+    def __init__(self, after: dict[int, dict[tuple[int, ...], list[int]]]) -> None:
+        self.after = after
 
     def start(self, sources: Sequence[int], prefixes: np.ndarray) -> None:
         self.rows = [(source, tuple(row)) for source, row in zip(sources, prefixes.tolist(), strict=True)]
@@ -208,23 +209,19 @@ class Never(Rule):
         self.rows = [(self.rows[parent][0], (*self.rows[parent][1], token)) for parent, token in pairs]
 
     def bans(self) -> Bans:
-        only = {}
-        for row, (source, produced) in enumerate(self.rows):
-            if (allowed := self.after.get(source, {}).get(produced)) is not None:
-                numbers = np.array(allowed, np.int64)
-                only[row] = np.isin(np.arange(5), numbers) if self.as_mask else numbers
-        return Bans(only=only)
+        known = [self.after.get(source, {}).get(produced) for source, produced in self.rows]
+        only = {row: np.array(allowed, np.int64) for row, allowed in enumerate(known) if allowed is not None}
+        return allow_only(list(only), list(only.values()))
 
 
-@pytest.mark.parametrize("as_mask", [False, True])
 @pytest.mark.parametrize("config", [SearchConfig(beam=3, n_best=3), SearchConfig(beam=1), SearchConfig(sample=True)])
-def test_a_hard_rule_is_never_waived(monkeypatch: Any, config: SearchConfig, as_mask: bool) -> None:
+def test_a_hard_rule_is_never_waived(monkeypatch: Any, config: SearchConfig) -> None:
     """Source 0 may only write 3, 2 and what follows; source 1 dies at once; source 2 is free."""
     tables = random_tables(6, 3, 5, 2)
     after: dict[int, dict[tuple[int, ...], list[int]]] = {0: {(): [3], (3,): [2]}, 1: {(): []}}
     given = config.model_copy(update={"min_length": 1, "forbidden": (2,)})
     build = search_run.build_rules
-    monkeypatch.setattr(search_run, "build_rules", lambda config, eos: (*build(config, eos), Never(after, as_mask)))
+    monkeypatch.setattr(search_run, "build_rules", lambda config, eos: (*build(config, eos), Never(after)))
     first, dead, free = decode(tables, given, 6)
     assert all(output.tokens[:2] == (3, 2) for output in first.hypotheses), "waived is the preference"
     assert not dead.hypotheses

@@ -23,6 +23,9 @@ def test_a_run_is_described(tiny_run: Any) -> None:
     assert [(source.name, source.kind, source.is_file) for source in run.sources] == [("source", "text", False)]
     assert run.train_files == [str(tiny_run.pairs.resolve())]
     assert run.evaluation is not None and run.evaluation.scores[0].name == run.evaluation.headline
+    calibration = run.evaluation.confidence
+    assert calibration is not None and sum(each.rows for each in calibration.bins) == calibration.rows
+    assert [each.coverage for each in calibration.risks] == [1.0, 0.9, 0.8, 0.5]
     with pytest.raises(UserError, match="not the folder of a run"):
         runs.describe_run(tiny_run.folder.parent, "other")
 

@@ -74,6 +74,26 @@ def test_a_view_has_what_the_system_predicts(which: str, request: pytest.Fixture
                 assert token.id in [other.id for other in token.alternatives]
 
 
+def test_what_people_read_is_without_smoothing(recurrent: System) -> None:
+    """A token of which a smoothed model is as sure as it can be is shown as certain; log-probabilities stay."""
+    assert recurrent.confidence is not None
+    plain = replace(recurrent, confidence=None)
+    smoothed = replace(recurrent, confidence=replace(recurrent.confidence, smoothing=0.1, vocabulary=10))
+    assert smoothed.token_probabilities(np.log([0.91, 0.46, 0.01])) == pytest.approx([1.0, 0.5, 0.0001])
+    assert plain.token_probabilities(np.log([0.91, 0.46])) == pytest.approx([0.91, 0.46])
+    for system in (plain, smoothed):
+        asked = make_request(n_best=2)
+        shown, inspection = predict(system, "abcd", asked)
+        expected = [output.confidence for output in system.predict("abcd", n_best=2).outputs]
+        assert [output.confidence for output in shown.outputs] == expected
+        assert (shown.right == "") == (system.confidence is None) and shown.confidence_note == ""
+        tokens = [token for output in shown.outputs for token in output.tokens]
+        nodes = [node for step in describe_tree(inspection, asked).steps for node in step]
+        for each in (*tokens, *nodes, *(other for token in tokens for other in token.alternatives)):
+            assert each.log_prob is not None
+            assert each.probability == pytest.approx(system.token_probabilities([each.log_prob])[0])
+
+
 @pytest.mark.parametrize("which", ["recurrent", "heads"])
 def test_attention_shown_is_that_of_the_returned_hypothesis(which: str, request: pytest.FixtureRequest) -> None:
     system: System = request.getfixturevalue(which)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from dragoman.cli.align import align
+from dragoman.cli.calibrate import calibrate
 from dragoman.cli.check import check
 from dragoman.cli.compare import compare
 from dragoman.cli.evaluate import evaluate, score
@@ -34,6 +35,7 @@ VERBS = (
     evaluate,
     score,
     align,
+    calibrate,
     inspect,
     compare,
     report,
@@ -89,12 +91,12 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
 @contextmanager
 def plain_warnings() -> Iterator[None]:
     """Print the program's own warnings as sentences, without the line of code that gives them."""
-    from dragoman.errors import UnfinishedRun, Unverified
+    from dragoman.errors import OtherSearch, UnfinishedRun, Unverified
 
     show_usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, UnfinishedRun | Unverified):
+        if issubclass(category, UnfinishedRun | Unverified | OtherSearch):
             print(f"dragoman: {message}", file=sys.stderr)
         else:
             show_usual(message, category, *place, **more)

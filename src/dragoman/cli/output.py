@@ -71,6 +71,21 @@ def open_output(path: Path | None, resume: bool) -> Iterator[Output]:
         raise UserError(f"--out {path}: its folder does not exist; create it first") from None
 
 
+@contextmanager
+def open_also(path: Path | None, resume: bool, option: str) -> Iterator[BinaryIO | None]:
+    """Open a second file for lines, which belongs to the output. ``resume``: go on after what is there."""
+    if path is None:
+        yield None
+        return
+    if path.exists() and not (resume and path.is_file()):
+        raise UserError(f"{option} {path}: the file is there already; delete it, or name another")
+    try:
+        with open(path, "ab" if resume else "xb") as stream:
+            yield stream
+    except FileNotFoundError:
+        raise UserError(f"{option} {path}: its folder does not exist; create it first") from None
+
+
 def _keep_complete_lines(stream: BinaryIO) -> int:
     """Cut off a last line without its end, go to the end of the file, and return the number of lines."""
     lines = complete = position = 0

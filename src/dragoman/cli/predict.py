@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from dragoman.cli.constraints import GlossaryFile, Grammar, JsonSchema, Keep, Known, Lexicon, LexiconWords, Match
 from dragoman.cli.counting import LiveCount, is_terminal
 from dragoman.cli.messages import Messages, Quiet, Verbose
 from dragoman.cli.options import (
@@ -32,7 +33,7 @@ from dragoman.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.inference.predictions import Prediction
+    from dragoman.inference.predictions import Prediction, Raw
 
 Item = TypeVar("Item")
 
@@ -107,9 +108,37 @@ def predict(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed for sampling.", show_default=OWN_SETTING)] = None,
     prefix: Annotated[str | None, typer.Option(help="Text that every output must begin with.")] = None,
+    lexicon: Lexicon = None,
+    lexicon_words: LexiconWords = False,
+    match: Match = None,
+    grammar: Grammar = None,
+    json_schema: JsonSchema = None,
+    glossary: GlossaryFile = None,
+    keep: Keep = None,
+    known: Known = None,
     ensemble: Ensemble = None,
     lm: LanguageModel = None,
     lm_weight: LanguageModelWeight = None,
+    confidence: Annotated[
+        bool,
+        typer.Option(
+            "--confidence",
+            help="Add a column after the text: the probability that it is right. With --n-best, after each text.",
+        ),
+    ] = False,
+    abstain: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Leave out outputs with a lower confidence than this: their lines are empty.",
+            metavar="P",
+        ),
+    ] = None,
+    abstain_file: Annotated[
+        Path | None,
+        typer.Option(help="With --abstain: write the inputs whose outputs are left out to this file.", metavar="FILE"),
+    ] = None,
     maps: Annotated[
         bool,
         typer.Option("--maps", help="With --json: add the attention and self-attention of every layer and head."),
@@ -156,30 +185,40 @@ def predict(
 
     Of a table, the columns are read that were the sources in training, by name or place; standard error says which.
 
-    With --n-best, the outputs for an input are separated by tabs; with --alignments, each is followed by its links.
+    With --n-best, the outputs for an input are separated by tabs. With --confidence, each text is followed by its
+    number; with --alignments, by its links after that. --abstain goes by the best output, and leaves out all outputs of
+    that input.
 
-    An input that cannot be read gives an empty line, a message on standard error and exit code 1.
+    An input that cannot be read, or for which no output is found that obeys the constraints (--lexicon, --match, …),
+    gives an empty line, a message on standard error and exit code 1.
 
     A language model's output is the prompt with its continuation; the prompt may be empty.
     """
-    from dragoman.cli.output import Shard, open_output
+    from dragoman.cli.output import Shard, open_also, open_output
     from dragoman.cli.timings import SUFFIXES, TimingFiles, check_timings, write_timings
     from dragoman.errors import UserError
     from dragoman.inference.inputs import InputReader
     from dragoman.process.devices import available_cores
+    from dragoman.runs.confidence import missing_confidence
 
     messages = Messages.of(quiet, verbose)
     if maps and not as_json:
         raise UserError("--maps: attention maps are only printed as JSON; add --json")
     if alternatives and not as_json:
         raise UserError("--alternatives: other tokens are only printed as JSON; add --json")
+    if abstain_file is not None and abstain is None:
+        raise UserError("--abstain-file collects what --abstain leaves out; give the confidence, e.g. --abstain 0.9")
     part = Shard.parse(shard)
     system = load_system(run, device, ensemble, lm, lm_weight, engine)
+    if (confidence or abstain is not None) and system.confidence is None:
+        raise missing_confidence(system.folder, system.made_of, system.is_language_model)
     search: dict[str, Any] = {
         "beam": beam, "n_best": n_best, "normalize": normalize, "alpha": alpha, "stop": stop, "ctc": ctc,
         "max_length": max_length, "min_length": min_length, "no_repeat_ngram": no_repeat_ngram,
         "sample": sample or None, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
         "forbid": forbid,
+        "lexicon": lexicon, "lexicon_words": lexicon_words, "match": match, "grammar": grammar,
+        "json_schema": json_schema, "glossary": glossary, "keep": keep, "known": known,
     }  # fmt: skip
     if timings is not None:
         check_timings(timings, system, out, {"--json": as_json, "--n-best": bool(n_best), "--resume": resume})
@@ -189,7 +228,10 @@ def predict(
             "recordings"
         )
     messages.detail(f"{system!r}, {system.describe_engine()}")
-    messages.detail(f"search: {describe_search(system.search_config(**search))}")
+    session = system.session(**search)
+    messages.detail(f"search: {describe_search(session.config)}")
+    for note in session.constraints.notes if session.constraints is not None else ():
+        messages.note(f"dragoman: {note}")
     files = files or ["-"]
     failed = 0  # inputs that could not be read
     reader = InputReader(
@@ -207,7 +249,13 @@ def predict(
     is_elsewhere = out is not None or not is_terminal("stdout")  # the outputs do not show how far it is
     count = LiveCount("inputs answered", is_terminal("stderr") and is_elsewhere and not quiet)
     timing_files = TimingFiles(timings, out) if timings in SUFFIXES else None
-    with open_output(None if timing_files else out, resume) as (output, written), count:
+    abstained = 0
+    noted = False  # that the confidence was fitted for another search
+    with (
+        open_output(None if timing_files else out, resume) as (output, written),
+        open_also(abstain_file, resume, "--abstain-file") as left_out,
+        count,
+    ):
         inputs = part.pick(reader.read(files))
         skipped = sum(1 for _ in islice(inputs, written))
         if skipped < written:
@@ -220,7 +268,7 @@ def predict(
         for chunk in _chunks(inputs, chunk_size):
             if timing_files is not None:
                 timing_files.check_count(done + len(chunk))
-            predictions = system.stream(
+            predictions = session.stream(
                 [given.raw for _, given in chunk],
                 batch=batch,
                 workers=workers,
@@ -232,9 +280,9 @@ def predict(
                 maps=maps,
                 alternatives=alternatives,
                 prefix=prefix,
+                abstain=abstain,
                 first=chunk[0][0],
                 step=part.count,
-                **search,
             )
             for (number, given), prediction in zip(chunk, predictions, strict=True):
                 done += 1
@@ -248,6 +296,13 @@ def predict(
                 if not prediction.outputs[0].finished and not system.is_language_model:
                     unfinished_count += 1
                     unfinished += [number + 1] if len(unfinished) < SHOWN else []
+                if prediction.abstained:
+                    abstained += 1
+                    if left_out is not None:
+                        left_out.write(_input_line(prediction.source).encode("utf-8", "replace") + b"\n")
+                if confidence and prediction.confidence_note is not None and abstain is None and not noted:
+                    noted = True
+                    messages.note(f"dragoman: {prediction.confidence_note}")
                 if timing_files is not None and out is not None:
                     timing_files.write(prediction)
                     continue
@@ -256,32 +311,43 @@ def predict(
                 elif as_json:
                     text = json.dumps(prediction.to_json(maps), ensure_ascii=False) + "\n"
                 else:
-                    text = _to_line(prediction, alignments) + "\n"
+                    text = _to_line(prediction, confidence, alignments) + "\n"
                 output.write(text.encode("utf-8", "replace"))
             output.flush()
+            if left_out is not None:
+                left_out.flush()
     if reader.damaged:
         places = _first_few(reader.damaged, len(reader.damaged))
         messages.note(f"dragoman: {places}: not UTF-8; undecodable bytes were read as U+FFFD")
     if unfinished:
         places = _first_few(unfinished, unfinished_count)
         messages.note(f"dragoman: input {places}: the output had no end and was cut at the length limit")
+    if abstain is not None:
+        messages.note(f"dragoman: {abstained:,} of {done - written:,} outputs left out: confidence below {abstain:g}")
     if failed > PROBLEMS:
-        typer.echo(f"dragoman: {failed - PROBLEMS:,} more of {done - written:,} inputs could not be read", err=True)
+        typer.echo(f"dragoman: {failed - PROBLEMS:,} more of {done - written:,} inputs could not be answered", err=True)
     if failed:
         raise typer.Exit(1)
 
 
-def _to_line(prediction: Prediction, alignments: bool) -> str:
-    """Return the outputs, each with its links if these are asked for, separated by tabs.
+def _to_line(prediction: Prediction, confidence: bool, alignments: bool) -> str:
+    """Return the outputs, each with its confidence and its links if these are asked for, separated by tabs.
 
     A line break inside an output becomes a space.
     """
-    cells = []
+    cells: list[str] = []
     for output in prediction.outputs:
         cells.append(output.text.replace("\n", " "))
+        if confidence:
+            cells.append("" if output.confidence is None else f"{output.confidence:.4f}")
         if alignments:
             cells.append("" if output.alignment is None else output.alignment.to_pharaoh())
     return "\t".join(cells)
+
+
+def _input_line(source: Raw) -> str:
+    """Return an input as a line: its text, or a JSON object of several sources."""
+    return source.replace("\n", " ") if isinstance(source, str) else json.dumps(dict(source), ensure_ascii=False)
 
 
 def _chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:

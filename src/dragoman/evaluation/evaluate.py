@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from dragoman.data.examples import Example, references
 from dragoman.errors import UserError
 from dragoman.evaluation import metrics
+from dragoman.evaluation.metrics.calibration import ConfidenceReport, judge, measure_confidence
 from dragoman.inference.predictions import Prediction, Scored, texts_of
 from dragoman.inference.system import System
 
@@ -100,7 +101,7 @@ def measure(
     """Measure decoded outputs by the metrics that are named, or by those that fit the targets."""
     first = [targets[0] for targets in decoded.references]
     choice = metrics.choose_metrics(system.target.kind, first, len(system.classes))
-    return metrics.measure_outputs(
+    report = metrics.measure_outputs(
         texts_of(decoded.predictions),
         decoded.references,
         headline=headline or (system.recipe.metric if system.recipe.metric != "auto" else choice.headline),
@@ -113,6 +114,22 @@ def measure(
         examples=decoded.examples,
         classes=system.classes,
     )
+    return replace(report, confidence=_measure_confidence(system, decoded))
+
+
+def _measure_confidence(system: System, decoded: Decoded) -> ConfidenceReport | None:
+    """Compare the confidence of the outputs with which of them are right. Empty inputs have no confidence."""
+    confidence = system.confidence
+    if confidence is None:
+        return None
+    rows = [row for row, prediction in enumerate(decoded.predictions) if prediction.confidence is not None]
+    if not rows:
+        return None
+    texts = [decoded.predictions[row].text for row in rows]
+    right = judge(confidence.metric, confidence.threshold, texts, [decoded.references[row] for row in rows])
+    rated = [decoded.predictions[row].confidence or 0.0 for row in rows]
+    note = decoded.predictions[rows[0]].confidence_note or ""
+    return measure_confidence(rated, list(right), confidence.describe(), note)
 
 
 def source_length(system: System, source: Mapping[str, str]) -> int:

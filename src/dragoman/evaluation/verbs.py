@@ -1,4 +1,4 @@
-"""``dragoman.evaluate``, ``score``, ``compare`` and ``align``: a run and files in, a result out.
+"""``dragoman.evaluate``, ``score``, ``compare``, ``align`` and ``calibrate``: a run and files in, a result out.
 
 Their options have the names and the meaning of the command line's, which is built of the same functions.
 """
@@ -14,16 +14,24 @@ from dragoman.data.splits import PathLike
 from dragoman.errors import UserError
 from dragoman.evaluation import evaluate as evaluation
 from dragoman.evaluation.alignment.choose import choose_alignment
+from dragoman.evaluation.calibrate import Fit, fit_confidence
 from dragoman.evaluation.compare import Comparison, compare_systems
 from dragoman.evaluation.metrics import Report, SeedsReport
 from dragoman.evaluation.reading import Column, read_examples
 from dragoman.evaluation.several import Entrant, SeveralComparison, compare_several
+from dragoman.files import LARGE, read_regular, write_run_file
 from dragoman.inference.alignment.aligner import refuse_unaligned
 from dragoman.inference.load import load, load_combined
 from dragoman.inference.predictions import Scored
 from dragoman.inference.system import System
+from dragoman.program.file import replace_about
 from dragoman.runs.alignment import AlignmentChoice
+from dragoman.runs.card import CARD, with_confidence
+from dragoman.runs.confidence import write_confidence
 from dragoman.runs.groups import runs_of, seed_folders
+from dragoman.runs.weights import PORTABLE
+from dragoman.runtime.confidence import Confidence
+from dragoman.runtime.container import Container
 from dragoman.tables import Rows
 
 Run: TypeAlias = PathLike | System  # the folder of a run, or the run itself
@@ -133,6 +141,61 @@ def align(
         return AlignmentChoice()
     choice.write(system.folder, system.run or "")
     return choice
+
+
+def calibrate(
+    run: Run,
+    files: Any,
+    *,
+    beam: int | None = None,
+    ctc: float | None = None,
+    batch: int = 64,
+    workers: int | None = None,
+    source: Columns = None,
+    target: Column | None = None,
+    root: PathLike | None = None,
+    ensemble: Sequence[PathLike] = (),
+    lm: PathLike | None = None,
+    lm_weight: float | None = None,
+    device: str = "auto",
+    engine: str = "auto",
+) -> Fit:
+    """Fit the confidence of a run, or of runs together, on rows that it was not trained on, and keep it in its folder.
+
+    Training does this with its dev rows. The other arguments are the options of ``dragoman calibrate``.
+
+    >>> fit = dragoman.calibrate("runs/a", "dev.tsv")
+    >>> fit
+    Fit(10 rows, expected calibration error ... points)
+    >>> 0 < dragoman.load("runs/a").predict("abc").confidence < 1
+    True
+    """
+    system = _load(run, device, ensemble, lm, lm_weight, engine)
+    examples = _read(system, files, source, target, root)
+    return calibrate_system(system, examples, batch=batch, workers=workers, beam=beam, ctc=ctc)
+
+
+def calibrate_system(system: System, examples: Sequence[Example], **options: Any) -> Fit:
+    """Fit the confidence of a system and write it beside the weights, into the model file and the model card."""
+    if system.folder is None or not system.made_of:
+        fit_confidence(system, (), **options)  # says so of a language model
+        raise UserError("a confidence is kept in the folder of a run; save the system and load it from there")
+    fit = fit_confidence(system, examples, **options)
+    write_confidence(system.folder, system.made_of, fit.confidence)
+    if len(system.made_of) == 1:
+        _tell_others(system.folder, system.made_of[0], fit.confidence)
+    return fit
+
+
+def _tell_others(folder: Path, digest: str, confidence: Confidence) -> None:
+    """Write the confidence into the other files of a run that carry it, as far as they are there."""
+    model, card = folder / PORTABLE, folder / CARD
+    if model.exists():
+        container = Container.open(model)
+        if container.about().get("weights") == digest:
+            write_run_file(model, replace_about(container, {"confidence": confidence.to_json()}))
+    if card.exists():
+        write_run_file(card, with_confidence(read_regular(card, LARGE).decode("utf-8", "replace"), confidence))
 
 
 def load_seeds(

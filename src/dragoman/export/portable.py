@@ -166,6 +166,7 @@ def _about(system: System, int8: bool, parity: Parity | None = None) -> Section:
         },
         "classes": list(system.classes),
         "ctc": system.recipe.search.ctc,
+        "confidence": None if system.confidence is None else system.confidence.to_json(),
         "parity": None if parity is None else asdict(parity),
     }
     return Section("about", json.dumps(facts, ensure_ascii=False, sort_keys=True).encode("utf-8", "replace"))

@@ -14,6 +14,7 @@ from dragoman.data.vocabulary import SPECIALS
 from dragoman.errors import UserError
 from dragoman.inference.engine.contract import Arrays, Engine, Features, SelfAttention
 from dragoman.inference.system import System
+from dragoman.runs.confidence import read_confidence, weights_digest
 from dragoman.search.combined import Ensemble, Fusion, Renumbered
 from dragoman.search.options import SearchConfig
 from dragoman.search.rows import SearchDecoder
@@ -39,7 +40,8 @@ def ensemble(members: Sequence[System]) -> System:
         _check_device(other.name, other, first)
     shared = set.intersection(*({*member.classes} for member in members))
     classes = tuple(label for label in first.classes if label in shared)
-    return replace(first, combined=EnsembleEngine(members), classes=classes)
+    together = replace(first, combined=EnsembleEngine(members), classes=classes)
+    return _with_confidence(together, [digest for member in members for digest in member.made_of or ("",)])
 
 
 def fuse(system: System, language_model: System, weight: float) -> System:
@@ -57,7 +59,10 @@ def fuse(system: System, language_model: System, weight: float) -> System:
     if not weight >= 0:
         raise UserError(f"--lm-weight {weight:g}: must be 0 or more")
     _check_device("the language model", language_model, system)
-    return replace(system, combined=FusedEngine(system, language_model, weight))
+    together = replace(system, combined=FusedEngine(system, language_model, weight))
+    folder = language_model.folder
+    digest = "" if folder is None else weights_digest(folder)
+    return _with_confidence(together, [*system.made_of, f"lm {digest} {weight:g}"])
 
 
 class EnsembleEngine(Engine):
@@ -186,6 +191,12 @@ class FusedEngine(Engine):
 
     def describe_members(self) -> str | None:
         return f"{self._system!r} with {self._language_model!r} at weight {self._weight:g}"
+
+
+def _with_confidence(system: System, made_of: Sequence[str]) -> System:
+    """Return a system of several runs with the confidence that was fitted for all of them together, if there is one."""
+    found = None if system.folder is None or system.is_language_model else read_confidence(system.folder, made_of)
+    return replace(system, made_of=tuple(made_of), confidence=found)
 
 
 def _align(first: System, other: System, decoder: SearchDecoder, *, exactly: bool) -> SearchDecoder:

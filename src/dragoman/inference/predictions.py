@@ -45,6 +45,7 @@ class Output:
     alternatives: tuple[tuple[tuple[str, float], ...], ...] | None = (
         None  # on request: at each place the likeliest tokens with their log-probabilities, best first
     )
+    confidence: float | None = None  # the probability that it is right; None: the run has none fitted
 
     def __repr__(self) -> str:
         unfinished = "" if self.finished else ", unfinished"
@@ -53,6 +54,8 @@ class Output:
     def to_json(self, maps: bool = False) -> dict[str, Any]:
         """Return a JSON object. ``maps`` adds every attention map, and self-attention."""
         plain = {name: getattr(self, name) for name in ("text", "score", "log_prob", "tokens", "log_probs", "finished")}
+        if self.confidence is not None:
+            plain["confidence"] = self.confidence
         if self.attention is not None:
             plain["attention"] = np.round(self.attention.mean(1), 5).tolist()
         for name in ("alignment", "timings", "boxes"):
@@ -91,6 +94,9 @@ class Prediction:
     strides: Mapping[str, int] = field(default_factory=dict)  # positions of each source in one state of its encoder
     probabilities: Mapping[str, float] | None = None  # of the classes of a classifier, the likeliest first
     reads_source: bool = False  # one network reads source and target, so that self-attention reaches the source too
+    known: bool = False  # the answer was given (``known``), and the model was not asked
+    confidence_note: str | None = None  # why the confidence may be off: the search was not the one it was fitted with
+    abstained: bool = False  # the output was left out, because it was less sure than asked for
 
     def __repr__(self) -> str:
         source = _shown(self.source)
@@ -122,6 +128,10 @@ class Prediction:
     @property
     def score(self) -> float:
         return self.outputs[0].score
+
+    @property
+    def confidence(self) -> float | None:
+        return self.outputs[0].confidence
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -169,6 +179,12 @@ class Prediction:
         }
         if self.probabilities is not None:
             plain["probabilities"] = dict(self.probabilities)
+        if self.known:
+            plain["known"] = True
+        if self.confidence_note is not None:
+            plain["confidence_note"] = self.confidence_note
+        if self.abstained:
+            plain["abstained"] = True
         if self.error is not None:
             plain["error"] = self.error
         return plain | ({"self_attention": _rounded(self.self_attention)} if maps else {})
@@ -195,6 +211,7 @@ class Prediction:
         """Return the input and its best output as cells of a table."""
         best = self.outputs[0]
         cells: dict[str, Any] = {"output": best.text, "score": best.score, "log_prob": best.log_prob}
+        cells |= {} if best.confidence is None else {"confidence": best.confidence}
         cells |= {"tokens": len(best.tokens), "finished": best.finished}
         cells |= {f"p({label})": share for label, share in sorted((self.probabilities or {}).items())}
         if self.error is not None:  # there is no output, so nothing is known of it
@@ -247,6 +264,17 @@ def make_prediction(
 def empty_prediction(source: Raw, error: str | None = None) -> Prediction:
     """Return the prediction for an input that is empty, or that has no output because of an error."""
     return Prediction(source, (Output("", 0.0, 0.0, (), (), True, None),), error=error)
+
+
+def known_prediction(source: Raw, answer: str) -> Prediction:
+    """Return the prediction for an input whose answer was given. The model has no part in it, so it has no score."""
+    return Prediction(source, (Output(answer, 0.0, 0.0, (), (), True, None),), known=True)
+
+
+def withhold(prediction: Prediction) -> Prediction:
+    """Return the prediction without its outputs. Their confidence stays."""
+    nothing = Output("", 0.0, 0.0, (), (), True, None, confidence=prediction.confidence)
+    return replace(prediction, outputs=(nothing,), trace=None, probabilities=None, abstained=True)
 
 
 def texts_of(predictions: Iterable[Prediction]) -> list[str]:

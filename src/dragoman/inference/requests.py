@@ -84,6 +84,13 @@ def check_batch(batch: Any) -> None:
         raise UserError(f"batch is the number of inputs that are decoded together, 1 or more; got {batch!r}")
 
 
+def check_abstain(abstain: Any) -> None:
+    """Refuse a confidence that is no probability."""
+    is_number = isinstance(abstain, (int, float)) and not isinstance(abstain, bool)
+    if abstain is not None and not (is_number and 0 <= abstain <= 1):
+        raise UserError(f"abstain is the least confidence that an output needs, from 0 to 1; got {abstain!r}")
+
+
 def as_strings(source: Any) -> Raw:
     """Return an input as strings. Paths may be given as path objects."""
     if isinstance(source, Mapping):

@@ -130,6 +130,32 @@ def force_paths(
 
 
 @torch.inference_mode()
+def find_likeliest(
+    engine: Engine, rows: Sequence[Arrays], targets: Sequence[Sequence[int]], vocabulary: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log-probability of the likeliest token before each token of given outputs, and whether it is that one.
+
+    Both are (tokens of all outputs,), one output after the other.
+    """
+    engine = engine.of_sequences
+    longest = max(1, *map(len, targets))
+    at_once = max(1, MOST_PROBABILITIES // (longest * vocabulary))
+    if len(targets) > at_once:
+        parts = (slice(begin, begin + at_once) for begin in range(0, len(targets), at_once))
+        found = [find_likeliest(engine, rows[part], targets[part], vocabulary) for part in parts]
+        return np.concatenate([best for best, _ in found]), np.concatenate([hit for _, hit in found])
+    tokens = torch.full((len(targets), longest + 1), EOS, device=engine.device)  # (B, 1 + T)
+    mask = torch.zeros(len(targets), longest, dtype=torch.bool, device=engine.device)  # (B, T) True = real
+    tokens[:, 0] = BOS
+    for row, target in enumerate(targets):
+        tokens[row, 1 : 1 + len(target)] = torch.tensor(target, dtype=torch.long)
+        mask[row, : len(target)] = True
+    step = engine.decoder(tokens[:, :-1], engine.decoder.start(engine.encode(rows), len(rows)))
+    best = step.log_probs.max(2)  # (B, T)
+    return best.values[mask].double().cpu().numpy(), (best.indices == tokens[:, 1:])[mask].cpu().numpy()
+
+
+@torch.inference_mode()
 def score_classes(
     engine: Engine, rows: Sequence[Arrays], classes: Sequence[Sequence[int]], vocabulary: int
 ) -> np.ndarray:

@@ -6,21 +6,34 @@ changes, and many threads may ask one at once: each gets what it would get alone
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+import numpy as np
+
 from dragoman.config import TooLong
 from dragoman.data.examples import SOURCE, tidy
 from dragoman.data.vocabulary import EOS, UNK
-from dragoman.errors import UserError
+from dragoman.errors import OtherSearch, UserError
 from dragoman.inference.alignment.aligner import InputAligner, can_align, refuse_unaligned
 from dragoman.inference.alignment.units import check_unit
 from dragoman.inference.batches import answer_in_batches
-from dragoman.inference.predictions import Prediction, Scored, empty_prediction, output_text
-from dragoman.inference.requests import OneInput, PreparedInput, as_inputs, as_text, check_batch, is_single
+from dragoman.inference.predictions import Prediction, Scored, empty_prediction, known_prediction, output_text, withhold
+from dragoman.inference.requests import (
+    OneInput,
+    PreparedInput,
+    as_inputs,
+    as_text,
+    check_abstain,
+    check_batch,
+    is_single,
+)
 from dragoman.inference.steps import Steps
 from dragoman.inference.workers import choose_run
+from dragoman.runs.confidence import missing_confidence
+from dragoman.search.trace import Result
 from dragoman.tables import Rows
 
 if TYPE_CHECKING:
@@ -78,6 +91,7 @@ class Session(Steps):
         probabilities: bool = True,
         cancelled: Callable[[], bool] | None = None,
         workers: int | None = 1,
+        abstain: float | None = None,
         keys: Sequence[int] | None = None,
         alternatives: int = 0,
         on_token: OnToken | None = None,
@@ -92,6 +106,7 @@ class Session(Steps):
         ``step`` the difference between their indices: these seed sampling. ``probabilities``: if the run is a
         classifier, those of all its classes. When ``cancelled`` returns True, ``SearchCancelled`` is raised.
         ``workers``: processes that answer; None: as many as there are cores, as far as there is work for them.
+        ``abstain``: leave out the outputs for inputs whose best output has a lower confidence than this, from 0 to 1.
         ``keys``: numbers that seed sampling, one for each input, in place of ``first`` and ``step``. ``alternatives``:
         so many of the likeliest tokens at each place of an output. ``on_token`` is called after each token of greedy
         search or of a single sample with the index of the input, the token, and the text so far.
@@ -101,6 +116,9 @@ class Session(Steps):
         if alignments:
             refuse_unaligned(self)
             attention = True
+        check_abstain(abstain)
+        if abstain is not None:
+            self._expect_confidence(bool(prefix))
         inputs = self.prepare_all(sources)
         if isinstance(prefix, str):
             prefix = [prefix] * len(inputs)
@@ -116,7 +134,8 @@ class Session(Steps):
         seeds = [first + step * row for row in range(len(inputs))] if keys is None else keys
 
         def answer(readable: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
-            rows = list(readable)
+            predictions = self._settle(readable)
+            rows = [row for row in readable if row not in predictions]
             tokens = None if prefix is None else [self.system.target.encode(prefix[row]) for row in rows]
             asked = [readable[row] for row in rows]
 
@@ -126,17 +145,17 @@ class Session(Steps):
                 text = output_text(written, target, None if prefix is None else prefix[row])
                 on_token(row, target.pieces(written[-1:])[0], text)
 
-            results = self.search_each(
-                asked, tokens, keys=[seeds[row] for row in rows], attention=attention, trace=trace, cancelled=cancelled,
-                on_token=None if on_token is None else report,
-            )  # fmt: skip
-            predictions = {}
-            for row, result in zip(rows, results, strict=True):
+            results: Sequence[Result | TooLong] = ()
+            if asked:
+                results = self.search_each(
+                    asked, tokens, keys=[seeds[row] for row in rows], attention=attention, trace=trace,
+                    cancelled=cancelled, on_token=None if on_token is None else report,
+                )  # fmt: skip
+            for row, found in zip(rows, results, strict=True):
                 prepared = readable[row]
-                if isinstance(result, TooLong) or not result.hypotheses:
-                    nothing = "no output obeys all rules of the search; ask with fewer"
-                    problem = str(result) if isinstance(result, TooLong) else nothing
-                    predictions[row] = empty_prediction(prepared.source, problem)
+                result = self._obeying(prepared, found)
+                if isinstance(result, str):
+                    predictions[row] = empty_prediction(prepared.source, result)
                     continue
                 prompt = None if prefix is None else prefix[row]
                 prediction = self.describe(prepared, result, axes=attention, trace=trace, prompt=prompt)
@@ -150,19 +169,57 @@ class Session(Steps):
                 if keep_arrays:
                     prediction = replace(prediction, arrays=self.file_arrays(prepared))
                 predictions[row] = prediction
-            if probabilities and self.system.classes:
+            if probabilities and self.system.classes and rows:
                 predictions |= self._with_probabilities(readable, predictions)
             return predictions
 
         if cancelled is not None or on_token is not None:  # which only this process can ask
             workers = 1
         run = choose_run(workers, len(inputs), batch, self.engine.place)
-        yield from answer_in_batches(inputs, batch, answer, run)
+        for prediction in answer_in_batches(inputs, batch, answer, run):
+            is_unsure = abstain is not None and prediction.confidence is not None and prediction.confidence < abstain
+            yield withhold(prediction) if is_unsure else prediction
+
+    def _expect_confidence(self, has_prefix: bool) -> None:
+        """Raise an error if the outputs will have no confidence, and warn if it was fitted for another search."""
+        system = self.system
+        if system.confidence is None:
+            raise missing_confidence(system.folder, system.made_of, system.is_language_model)
+        if (note := self.confidence_note(has_prefix)) is not None:
+            warnings.warn(f"{note}; dragoman calibrate fits it for other settings", OtherSearch, stacklevel=3)
+
+    def _settle(self, inputs: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
+        """Return the predictions that need no search: known answers, and inputs whose constraints cannot be met."""
+        settled: dict[int, Prediction] = {}
+        for row, prepared in inputs.items() if self.constraints is not None else ():
+            assert self.constraints is not None
+            answer = self.constraints.known_answer(prepared)
+            if answer is not None:
+                settled[row] = known_prediction(prepared.source, answer)
+                continue
+            try:
+                self.constraints.phrases(prepared)
+            except UserError as error:
+                settled[row] = empty_prediction(prepared.source, str(error))
+        return settled
+
+    def _obeying(self, prepared: PreparedInput, result: Result | TooLong) -> Result | str:
+        """Return a result that obeys the constraints, or say why there is none."""
+        if isinstance(result, TooLong):
+            return str(result)
+        if self.constraints is not None:
+            result = self.constraints.obeyed(prepared, result)
+        if result.hypotheses:
+            return result
+        if self.constraints is not None and self.constraints.has_rules:
+            limit = self.length_limit(prepared)
+            return self.constraints.unmet(prepared, min(limit, self.config.max_length or limit))
+        return "no output obeys all rules of the search; ask with fewer"
 
     def _with_probabilities(
         self, inputs: Mapping[int, PreparedInput], predictions: Mapping[int, Prediction]
     ) -> dict[int, Prediction]:
-        rows = [row for row, prediction in predictions.items() if prediction.error is None]
+        rows = [row for row, prediction in predictions.items() if prediction.error is None and not prediction.known]
         found = self.class_probabilities([inputs[row] for row in rows])
         return {row: replace(predictions[row], probabilities=each) for row, each in zip(rows, found, strict=True)}
 
@@ -228,6 +285,25 @@ class Session(Steps):
             for prepared, target, each in zip(inputs, wanted, scored, strict=True)
         )
         return rows[0] if is_single(sources) else rows
+
+    def likeliest_tokens(
+        self, sources: Iterable[OneInput], targets: Iterable[str], *, batch: int = 64
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the log-probability of the likeliest token at each place of given targets, and whether it is theirs.
+
+        Both are (tokens of all targets,). The targets are in no particular order.
+        """
+        from dragoman.inference.scoring import find_likeliest
+
+        inputs = self.prepare_all(list(sources))
+        gold = [[*self.system.target.encode(tidy(target)), EOS] for target in targets]
+        order = sorted(range(len(gold)), key=lambda row: len(gold[row]))
+        found = []
+        for begin in range(0, len(order), batch):
+            rows = order[begin : begin + batch]
+            arrays = [inputs[row].read().arrays for row in rows]
+            found.append(find_likeliest(self.engine, arrays, [gold[row] for row in rows], self.system.target.size))
+        return np.concatenate([best for best, _ in found]), np.concatenate([hit for _, hit in found])
 
     def _score_texts(
         self,

@@ -19,11 +19,13 @@ from dragoman.inference.engine.contract import Engine, SelfAttention
 from dragoman.inference.inputs import InputReader
 from dragoman.inference.predictions import Prediction, make_prediction
 from dragoman.inference.requests import PreparedInput, as_inputs, as_strings, texts_by_source
+from dragoman.runtime.confidence import CONSTRAINED, GIVEN_PREFIX, describe_differences, search_facts
 from dragoman.search.options import SearchConfig
 from dragoman.search.trace import Result
 from dragoman.types import Axis
 
 if TYPE_CHECKING:
+    from dragoman.inference.constraints import Constraints
     from dragoman.inference.scoring import ForcedPath
     from dragoman.inference.system import System
 
@@ -42,6 +44,7 @@ class Steps:
 
     system: System
     config: SearchConfig
+    constraints: Constraints | None = None  # what outputs have to obey
 
     @property
     def engine(self) -> Engine:
@@ -123,6 +126,7 @@ class Steps:
             trace=trace,
             on_step=_interruption(deadline, cancelled),
             on_token=on_token,
+            further=None if self.constraints is None else self.constraints.make_rules(inputs),
         )
 
     def search_each(
@@ -164,7 +168,31 @@ class Steps:
         """Turn a search result into a prediction. ``axes``: with the labels of the positions that attention is over."""
         labelled = self.axes(prepared) if axes else {}
         made = make_prediction(prepared.source, labelled, result, self.system.target, trace=trace, prompt=prompt)
-        return replace(made, strides=self.system.strides, reads_source=self.system.outline.reads_source)
+        made = replace(made, strides=self.system.strides, reads_source=self.system.outline.reads_source)
+        return self._rate(made, bool(prompt))
+
+    def _rate(self, prediction: Prediction, has_prefix: bool) -> Prediction:
+        """Return the prediction with the confidence of each of its outputs, if the system has one."""
+        confidence = self.system.confidence
+        if confidence is None:
+            return prediction
+        given = [(output.log_probs, output.finished) for output in prediction.outputs]
+        rated = confidence.rate(given, sampled=self.config.sample)
+        outputs = tuple(replace(output, confidence=own) for output, own in zip(prediction.outputs, rated, strict=True))
+        return replace(prediction, outputs=outputs, confidence_note=self.confidence_note(has_prefix))
+
+    def confidence_note(self, has_prefix: bool = False) -> str | None:
+        """Return why the confidence of outputs may be off; None: it was fitted with these very search settings."""
+        if self.system.confidence is None:
+            return None
+        is_constrained = self.constraints is not None and self.constraints.has_rules
+        others = [GIVEN_PREFIX] * has_prefix + [CONSTRAINED] * is_constrained
+        return describe_differences([*self._search_differences, *others])
+
+    @cached_property
+    def _search_differences(self) -> list[str]:
+        assert self.system.confidence is not None
+        return self.system.confidence.differences(search_facts(self.config.model_dump()))
 
     # ---- given outputs, and the inside
 

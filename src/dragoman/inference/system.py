@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from dragoman.data.corpus.files import Cache
 from dragoman.data.examples import tidy
 from dragoman.data.modality import Modality
@@ -16,6 +18,8 @@ from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, PAD, UNK
 from dragoman.errors import UserError
 from dragoman.files import write_tensors
+from dragoman.inference.constraints import OPTIONS as CONSTRAINTS
+from dragoman.inference.constraints import read_constraints
 from dragoman.inference.engine.choice import choose_engine
 from dragoman.inference.engine.contract import Engine, ModelOutline
 from dragoman.inference.engine.single import Inputs
@@ -31,9 +35,11 @@ from dragoman.inference.session import Session
 from dragoman.inference.stored import StoredModel, outline_of, read_outline
 from dragoman.recipe.schema import Recipe
 from dragoman.runs.alignment import AlignmentChoice
+from dragoman.runs.confidence import read_confidence, weights_digest
 from dragoman.runs.lengths import LengthLimits
 from dragoman.runs.setup import CONFIG, FORMAT, Setup
 from dragoman.runs.weights import KIND, WEIGHTS, named_weights, weights_metadata
+from dragoman.runtime.confidence import Confidence
 from dragoman.search.options import SearchConfig
 from dragoman.tables import Rows, html_table, shorten
 
@@ -44,7 +50,7 @@ if TYPE_CHECKING:  # a run that the native library computes for is loaded withou
     from dragoman.nn.model import Model
 
 STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "alignments", "align_unit", "prefix", "first", "step",
-                  "keep_arrays", "probabilities", "cancelled", "workers", "keys", "alternatives",
+                  "keep_arrays", "probabilities", "cancelled", "workers", "abstain", "keys", "alternatives",
                   "on_token")  # fmt: skip
 
 
@@ -74,6 +80,8 @@ class System:
     caches: Mapping[str, Cache] = field(default_factory=dict)  # of sources that are files; by default nothing is cached
     known: ModelOutline | None = None  # what is told about the model before it is loaded
     engine_reason: str = ""  # why this engine computes, where it was chosen
+    made_of: tuple[str, ...] = ()  # the SHA-256 of the weights of each run in it, as far as they are saved
+    confidence: Confidence | None = None  # how probable it is that an output is right, if that was fitted
 
     @cached_property
     def model(self) -> Model:
@@ -167,8 +175,17 @@ class System:
     # ---- asking
 
     def session(self, **settings: Any) -> Session:
-        """Return a session with the run's own search settings, changed by ``settings`` such as ``beam``."""
-        return Session(self, self.search_config(**settings))
+        """Return a session with the run's own search settings, changed by ``settings`` such as ``beam``.
+
+        Constraints on the outputs are read here, once for all that the session is asked: ``lexicon`` (a file with one
+        entry per line, or a list) and ``lexicon_words``, ``match`` (a regular expression), ``grammar`` (Lark: its text,
+        or a ``Path``), ``json_schema``, ``glossary`` (a file, or a mapping), ``keep`` (a regular expression, or
+        several), ``known`` (a file, or a mapping from sources to answers).
+        """
+        given = {name: settings.pop(name) for name in CONSTRAINTS if name in settings}
+        files = {name: modality.is_file for name, modality in self.modalities.items()}
+        constraints = read_constraints(self.target, files, self.is_language_model, given)
+        return Session(self, self.search_config(**settings), constraints)
 
     @overload
     def predict(self, sources: OneInput, **options: Any) -> Prediction: ...
@@ -181,7 +198,8 @@ class System:
 
         An input is a text, a path, or for several sources a mapping from their names. ``options`` are those of
         ``Session.stream`` (batch, attention, trace, maps, prefix, …); all others are search settings of this call:
-        beam, n_best, normalize, sample, forbid, … With ``sample=True``, ``n_best`` is the number of samples.
+        beam, n_best, normalize, sample, forbid, …, and constraints (see ``session``). With ``sample=True``, ``n_best``
+        is the number of samples.
 
         An empty input has an empty output, without asking the model. A language model's inputs are prompts: each output
         is the prompt and its continuation, and an empty prompt is the start of a text. A file that cannot be read has
@@ -250,6 +268,11 @@ class System:
         runs = [self.target.encode(tidy(text)) for text in texts if text.strip()]
         return forbid_token_runs(self.recipe.search, runs)
 
+    def token_probabilities(self, log_probs: Sequence[float] | np.ndarray) -> np.ndarray:
+        """Return the probabilities of tokens as people read them: without label smoothing, if that was fitted."""
+        given = np.asarray(log_probs, np.float64)
+        return np.exp(given if self.confidence is None else self.confidence.log_probs(given))
+
     def view_attention(self, prediction: Prediction) -> AttentionView:
         """Return where each token of a prediction's best output looked, ready to be drawn."""
         from dragoman.inference.attention_view import view_attention
@@ -259,6 +282,13 @@ class System:
     def with_caches(self, caches: Mapping[str, Cache]) -> System:
         """Return the same system, which decodes each file once as far as the caches of its sources hold it."""
         return replace(self, caches=caches)
+
+    def with_confidence(self) -> System:
+        """Return the same system with the confidence that is in its folder, if it was fitted with these weights."""
+        if self.folder is None or self.is_language_model:
+            return self
+        made_of = (weights_digest(self.folder),)
+        return replace(self, made_of=made_of, confidence=read_confidence(self.folder, made_of))
 
     # ---- folder
 
@@ -298,7 +328,7 @@ class System:
         stored = StoredModel(folder, device, setup if choice.container is None else None)
         given = setup.recipe, setup.modalities, setup.target, stored, setup.lengths
         system = cls(*given, folder, setup.run, classes=setup.classes, columns=setup.columns)
-        system = replace(system, engine_reason=choice.reason)
+        system = replace(system, engine_reason=choice.reason).with_confidence()
         if choice.container is not None:
             from dragoman.inference.engine.native import open_engine
 

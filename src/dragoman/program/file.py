@@ -27,15 +27,26 @@ about       a JSON object, which says where the model comes from and what its so
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from dragoman.program.table import OPERATIONS, Operation, Program, Setting, SettingValue
-from dragoman.runtime.container import ALIGNMENT, DIGEST, ENTRY, FORMAT, HEADER, MAGIC, SECTIONS, digest_of
+from dragoman.runtime.container import (
+    ALIGNMENT,
+    DIGEST,
+    ENTRY,
+    FORMAT,
+    HEADER,
+    MAGIC,
+    SECTIONS,
+    Container,
+    digest_of,
+)  # fmt: skip
 
 SOURCE_KINDS: Final = ("tokens", "frames", "picture")
 ABSENT: Final = -1
@@ -88,6 +99,13 @@ def write_program(program: Program, *, int8: bool = False, more: Sequence[Sectio
         "strings": strings,
     }
     return _join([*(Section(kind, content) for kind, content in sections.items()), *more])
+
+
+def replace_about(container: Container, changes: Mapping[str, Any]) -> bytes:
+    """Return a model file whose section "about" has other values under some keys."""
+    facts = json.dumps({**container.about(), **changes}, ensure_ascii=False, sort_keys=True)
+    kept = [Section(*each) for each in container.sections() if each[0] != "about"]
+    return _join([*kept, Section("about", facts.encode("utf-8", "replace"))])
 
 
 def _number(given: Sequence[str], operations: Iterable[Operation]) -> dict[str, int]:

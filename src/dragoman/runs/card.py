@@ -11,6 +11,11 @@ from typing import Any
 from dragoman import __version__
 from dragoman.parts import kind_of
 from dragoman.recipe.schema import InitConfig, Recipe
+from dragoman.runs.confidence import CONFIDENCE
+from dragoman.runtime.confidence import Confidence
+
+CARD = "README.md"
+HEADING, LIMITS = "## Confidence", "## Limits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class CardFacts:
     updates: int
     seconds: float  # of training
     end: str  # why training ended
+    confidence: Confidence | None = None  # of its outputs
 
 
 def write_card(facts: CardFacts) -> str:
@@ -71,12 +77,40 @@ def write_card(facts: CardFacts) -> str:
         facts.scores.rstrip("\n"),
         "```",
         "",
-        "## Limits",
+        *_confidence_lines(facts.confidence),
+        LIMITS,
         "",
         "The scores hold for text like the training data. The model has not been tested for anything else.",
         "",
     ]
     return "\n".join(lines)
+
+
+def with_confidence(card: str, confidence: Confidence) -> str:
+    """Return a model card that explains this confidence, in place of the one it explained before."""
+    before, limits, after = card.partition(LIMITS)
+    if not limits:
+        return card  # somebody has written another one
+    return before.partition(HEADING)[0] + "\n".join([*_confidence_lines(confidence), limits + after])
+
+
+def _confidence_lines(confidence: Confidence | None) -> list[str]:
+    """Explain the confidence of outputs."""
+    if confidence is None:
+        return []
+    fitted = confidence.fitted
+    rows, right = int(fitted.get("rows", 0)), int(fitted.get("right", 0))
+    return [
+        HEADING,
+        "",
+        f"- The confidence of an output is the probability that it {confidence.describe()}.",
+        f"- It was fitted on {rows:,} dev rows, of which {right:,} were right, and holds for the search settings of "
+        "the run and for inputs like these.",
+        f"- It is a logistic regression ({fitted.get('chosen', 'all features')}) on the log-probabilities of the "
+        f"output's tokens. Its numbers are in {CONFIDENCE}.",
+        f"- Probabilities of tokens are shown without label smoothing (a share of {confidence.smoothing:g}).",
+        "",
+    ]
 
 
 def _count(data: Mapping[str, Any], side: str) -> str:

@@ -94,6 +94,11 @@ class Container:
             at += 1 + size
         return runs
 
+    def sections(self) -> list[tuple[str, bytes, int]]:
+        """Return all sections but the digest: kind, bytes, and number within the kind."""
+        found = ((SECTIONS[kind - 1], number) for kind, number in self._places if 0 < kind <= len(SECTIONS))
+        return [(kind, bytes(self.section(kind, number) or b""), number) for kind, number in found if kind != "digest"]
+
     def about(self) -> dict[str, Any]:
         """Return what the file says of itself."""
         try:

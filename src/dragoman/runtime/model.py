@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from .confidence import GIVEN_PREFIX, Confidence, describe_differences, search_facts
 from .container import Container
 from .errors import TooLong, UserError
 from .opened import OpenedModel, SourceForm
@@ -65,6 +66,7 @@ class Model:
         self.target = self._tokenizer(container, len(self.sources), "the tokeniser of the target")
         if self.target.size != self._opened.vocabulary:
             raise container.damaged("its target tokeniser has another vocabulary than its program")
+        self.confidence = _read_confidence(container, self.about.get("confidence"))
 
     def __repr__(self) -> str:
         return f"Model({self.name}, reads {', '.join(source.name for source in self.sources) or 'prompts'})"
@@ -87,6 +89,7 @@ class Model:
         forbid: str | Sequence[str] = (),
         attention: bool = False,
         batch: int = 64,
+        abstain: float | None = None,
         **settings: Any,
     ) -> Any:
         """Return the prediction for one input, or a list of predictions for several, in order.
@@ -95,8 +98,13 @@ class Model:
         an array of features or pixels in the run's form. ``prefix`` is what the outputs have to begin
         with, one text for all or one for each input; ``forbid`` are texts that no output may contain.
         All others are search settings: beam, n_best, normalize, max_length, sample, seed, temperature, …
-        ``batch`` inputs are decoded together, which changes the speed and never the output.
+        ``batch`` inputs are decoded together, which changes the speed and never the output. ``abstain``:
+        leave out the outputs for inputs whose best output has a lower confidence than this.
         """
+        if abstain is not None and not 0 <= abstain <= 1:
+            raise UserError(f"abstain is the least confidence that an output needs, from 0 to 1; got {abstain!r}")
+        if abstain is not None and self.confidence is None:
+            raise UserError(f"{self.name}: has no confidence; fit it in the run (dragoman calibrate) and export again")
         is_single = isinstance(sources, (str, Mapping, np.ndarray))
         inputs = [self._read(source) for source in ([sources] if is_single else sources)]
         prefixes = [prefix] * len(inputs) if prefix is None or isinstance(prefix, str) else list(prefix)
@@ -114,7 +122,7 @@ class Model:
         # similar lengths side by side: a batch takes as long as its longest
         order = sorted(set(range(len(inputs))) - found.keys(), key=lambda row: _length(inputs[row].arrays))
         found |= self._search(inputs, order, prefixes, options, attention, batch)
-        predictions = [found[row] for row in range(len(inputs))]
+        predictions = [_withhold(found[row], abstain) for row in range(len(inputs))]
         return predictions[0] if is_single else predictions
 
     def _search(
@@ -151,12 +159,27 @@ class Model:
         found = {}
         for row, result in zip(rows, results, strict=True):
             outputs = tuple(self._output(hypothesis, prefixes[row]) for hypothesis in result.hypotheses)
+            outputs = self._rate(outputs, options.sample)
             labels = {
                 name: tuple(reader.pieces(inputs[row].arrays[name].tolist()))
                 for name, reader in (self.readers.items() if attention else ())
             }
-            found[row] = Prediction(inputs[row].given, outputs, labels)
+            note = self._confidence_note(options, bool(prefixes[row]))
+            found[row] = Prediction(inputs[row].given, outputs, labels, confidence_note=note)
         return found
+
+    def _rate(self, outputs: tuple[Output, ...], sampled: bool) -> tuple[Output, ...]:
+        """Return the outputs with their confidence, if the file has numbers for it."""
+        if self.confidence is None:
+            return outputs
+        rated = self.confidence.rate([(each.log_probs, each.finished) for each in outputs], sampled=sampled)
+        return tuple(replace(each, confidence=own) for each, own in zip(outputs, rated, strict=True))
+
+    def _confidence_note(self, options: SearchOptions, has_prefix: bool) -> str | None:
+        if self.confidence is None:
+            return None
+        differences = self.confidence.differences(search_facts(asdict(options)))
+        return describe_differences([*differences, *([GIVEN_PREFIX] if has_prefix else [])])
 
     def _output(self, hypothesis: NativeHypothesis, prompt: str | None) -> Output:
         tokens = hypothesis.tokens.tolist()
@@ -220,6 +243,23 @@ class Model:
         if table is None:
             raise container.damaged(f"it has no table for {name}")
         return NativeTokenizer(table, f"{container.name}: {name}")
+
+
+def _read_confidence(container: Container, plain: Any) -> Confidence | None:
+    if plain is None:
+        return None
+    try:
+        return Confidence.from_json(plain)
+    except ValueError as error:
+        raise container.damaged(f"the numbers of its confidence are wrong: {error}") from None
+
+
+def _withhold(prediction: Prediction, abstain: float | None) -> Prediction:
+    """Return the prediction without its outputs if they are less sure than asked for."""
+    confidence = prediction.confidence
+    if abstain is None or confidence is None or confidence >= abstain:
+        return prediction
+    return replace(prediction, outputs=(Output("", 0.0, (), (), True, confidence=confidence),), abstained=True)
 
 
 def tidy(text: str) -> str:

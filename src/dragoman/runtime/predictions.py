@@ -20,6 +20,7 @@ class Output:
     finished: bool  # False: cut off at the length limit
     entropies: tuple[float, ...] = ()  # of the model's distribution before each token, in nats
     attention: np.ndarray | None = None  # (T, A, S) on request: where each token looked, one map per layer and head
+    confidence: float | None = None  # the probability that it is right; None: the file has no numbers for it
 
     def __repr__(self) -> str:
         unfinished = "" if self.finished else ", unfinished"
@@ -39,6 +40,8 @@ class Prediction:
     outputs: tuple[Output, ...]
     labels: Mapping[str, tuple[str, ...]]  # of text sources: the tokens that the model read
     error: str | None = None  # why there is no output
+    confidence_note: str | None = None  # why the confidence may be off: the search was not the one it was fitted with
+    abstained: bool = False  # the output was left out, because it was less sure than asked for
 
     def __repr__(self) -> str:
         if self.error is not None:
@@ -56,6 +59,10 @@ class Prediction:
     @property
     def log_prob(self) -> float:
         return self.outputs[0].log_prob
+
+    @property
+    def confidence(self) -> float | None:
+        return self.outputs[0].confidence
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -76,5 +83,11 @@ class Prediction:
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""
         names = ("text", "score", "log_prob", "tokens", "log_probs", "finished")
-        plain: dict[str, Any] = {"outputs": [{name: getattr(each, name) for name in names} for each in self.outputs]}
-        return plain if self.error is None else plain | {"error": self.error}
+        outputs = [
+            {name: getattr(each, name) for name in names}
+            | ({} if each.confidence is None else {"confidence": each.confidence})
+            for each in self.outputs
+        ]
+        plain: dict[str, Any] = {"outputs": outputs}
+        more = {"confidence_note": self.confidence_note, "abstained": self.abstained, "error": self.error}
+        return plain | {name: value for name, value in more.items() if value}

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dragoman.search.banks import Banks, Found
 from dragoman.search.options import SearchConfig
 from dragoman.search.rows import DecoderRows, block_size, check_scores
 from dragoman.search.trace import ABSENT, Candidates
@@ -36,23 +37,22 @@ class Beam:
 
     def choose(self, rows: DecoderRows, totals: np.ndarray, active: np.ndarray) -> Candidates:
         """Return the best candidates of the ``active`` sources, whose live rows have the sums ``totals`` (B, k)."""
-        log_probs, maxima = rows.allowed()
+        log_probs, maxima = rows.allowed(totals > -np.inf)
         parent, token, log_prob, total = best_extensions(log_probs, maxima, totals, self.considered)
         live = totals[:, 0] > -np.inf  # a source that is done has no live row
         check_scores(total[live].max(1), rows.may_die)
 
-        possible = total > -np.inf
-        ends = token == self.eos
-        remaining = self.width[active][:, None]
+        places = self.width[active]
+        fate = prune(token, total, places, self.eos, self.shrinks)
+        candidates = Candidates(parent, token, log_prob, total, fate)
+        if rows.leader is not None and self.config.beam > 1:
+            banks = Banks(rows.leader, self.eos, self.shrinks)
+            if bound := banks.choose(totals):
+                found = Found(parent, token, log_prob, total)
+                candidates = banks.divide(bound, found, fate, log_probs, totals, places)
         if self.shrinks:
-            taken = possible & (np.arange(total.shape[1]) < remaining)
-        else:
-            lives = possible & ~ends
-            taken = possible & (np.cumsum(lives, axis=1) - lives < remaining)
-        fate = np.where(taken, np.where(ends, FINISHED, KEPT), np.where(possible, PRUNED, ABSENT)).astype(np.int8)
-        if self.shrinks:
-            self.width[active] -= (fate == FINISHED).sum(1)
-        return Candidates(parent, token, log_prob, total, fate)
+            self.width[active] -= (candidates.fate == FINISHED).sum(1)
+        return candidates
 
     def satisfied(self, candidates: Candidates, active: np.ndarray, length: int) -> np.ndarray:
         """Return for each source, (B,), whether no live hypothesis can still beat the finished ones asked for."""
@@ -66,6 +66,18 @@ class Beam:
         longest = np.array([penalty(int(limit)) for limit in self.limits[active]])
         settled: np.ndarray = self.finished[active, -1] >= live / longest
         return settled
+
+
+def prune(token: np.ndarray, total: np.ndarray, width: np.ndarray, eos: int, shrinks: bool) -> np.ndarray:
+    """Return what becomes of the candidates of each source, (B, C), the best of which come first."""
+    possible = total > -np.inf
+    ends = token == eos
+    if shrinks:
+        taken = possible & (np.arange(total.shape[1]) < width[:, None])
+    else:
+        lives = possible & ~ends
+        taken = possible & (np.cumsum(lives, axis=1) - lives < width[:, None])
+    return np.where(taken, np.where(ends, FINISHED, KEPT), np.where(possible, PRUNED, ABSENT)).astype(np.int8)
 
 
 def best_extensions(

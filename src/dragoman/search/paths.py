@@ -39,7 +39,7 @@ class Sampler:
 
     def choose(self, rows: DecoderRows, totals: np.ndarray, active: np.ndarray) -> Candidates:
         """Return what was drawn for the ``active`` sources, whose live rows have the sums ``totals`` (B, k)."""
-        allowed, _ = rows.allowed()  # (N, V)
+        allowed, _ = rows.allowed(totals > -np.inf)  # (N, V)
         parent = np.broadcast_to(np.arange(totals.shape[1]), totals.shape)
         if not self.drawn and self.config.samples > 1:  # draw several from the one row of a source
             parent = np.zeros((len(totals), self.config.samples), np.int64)
@@ -125,9 +125,13 @@ def rescore(
 ) -> list[Result]:
     """Return the same outputs with the log-probabilities of ``decoder``, where another decoder was searched with."""
     width = max(len(result.hypotheses) for result in results)
+    if not width:
+        return list(results)
     state = decoder.start(memory, len(results)).spread(width)
     paths = [
-        result.hypotheses[min(rank, len(result.hypotheses) - 1)].tokens for result in results for rank in range(width)
+        result.hypotheses[min(rank, len(result.hypotheses) - 1)].tokens if result.hypotheses else ()
+        for result in results
+        for rank in range(width)
     ]  # in one call, the k outputs of a source side by side
     own = follow(decoder, state, paths, bos=bos, eos=eos, config=config, need_attention=False)
     rescored = []

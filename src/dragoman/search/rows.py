@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dragoman.errors import UserError
-from dragoman.search.rules import NEVER, Rule, RuleSet
+from dragoman.search.rules import NEVER, LeadingRule, Rule, RuleSet
 from dragoman.types import State, first_tensor
 
 BLOCKS = 100  # of a vocabulary whose best tokens are looked for block by block
@@ -53,8 +53,9 @@ class DecoderRows:
         rules: Sequence[Rule],
         eos: int,
         need_attention: bool,
+        single: bool = False,  # each row is a path of its own: greedy search, sampling
     ) -> None:
-        self.decoder = decoder
+        self.decoder, self.single = decoder, single
         self.need_attention = need_attention
         self.device = device_of(decoder, state)
         self.sources, self.width = len(opening), 1
@@ -69,14 +70,20 @@ class DecoderRows:
             forced = self.step.log_probs[:, :-1].gather(2, prefix.unsqueeze(2)).squeeze(2)
             self.forced = forced.float().cpu().numpy()
 
-    def allowed(self) -> tuple[Tensor, Tensor]:
-        """Return the log-probabilities (N, V), with -inf for what the rules forbid, and their ``block_maxima``."""
+    def allowed(self, live: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return the log-probabilities (N, V), with -inf for what the rules forbid, and their ``block_maxima``.
+
+        ``live`` (B, k) says which rows are hypotheses. The others only fill the array.
+        """
         log_probs = self.step.next_log_probs()
         if self.rules is None:
             return log_probs, block_maxima(log_probs)
+        wanted = log_probs.argmax(1) if self.single and self.leader is not None else None
         self.rules.forbid(log_probs, 0)
+        if wanted is not None:
+            self.rules.lead(log_probs, wanted)
         maxima = block_maxima(log_probs)
-        blocked = maxima.amax(1) == NEVER  # (N,)
+        blocked = (maxima.amax(1) == NEVER) & torch.from_numpy(live.reshape(-1)).to(self.device)  # (N,)
         if bool(blocked.any()):
             original = self.step.next_log_probs()
             for row in blocked.nonzero().flatten().tolist():
@@ -88,6 +95,11 @@ class DecoderRows:
     def may_die(self) -> bool:
         """Tell whether a rule may leave a row without any token."""
         return self.rules is not None and self.rules.has_hard
+
+    @property
+    def leader(self) -> LeadingRule | None:
+        """The rule that wants something to occur in the outputs, if there is one."""
+        return None if self.rules is None else self.rules.leader
 
     def attention(self) -> np.ndarray | None:
         """Return where each row looked while it read the tokens of the last call."""

@@ -11,7 +11,7 @@ they are waived for that row and step. A rule that is ``hard`` is never waived: 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -33,8 +33,19 @@ class Bans:
     everywhere: np.ndarray = field(default_factory=lambda: NOTHING)  # (F,) tokens that no row may write
     rows: np.ndarray = field(default_factory=lambda: NOTHING)  # (M,) with ``tokens``: pairs of a row and a token
     tokens: np.ndarray = field(default_factory=lambda: NOTHING)  # (M,)
-    # by row: the only tokens that it may write, as numbers (K,) or as a mask of the vocabulary (V,), True = allowed
-    only: Mapping[int, np.ndarray] = field(default_factory=dict)
+    restricted: np.ndarray = field(default_factory=lambda: NOTHING)  # (R,) rows that may write only what follows
+    allowed_rows: np.ndarray = field(default_factory=lambda: NOTHING)  # (K,) with ``allowed_tokens``: pairs again
+    allowed_tokens: np.ndarray = field(default_factory=lambda: NOTHING)  # (K,)
+
+
+def allow_only(rows: Sequence[int], tokens: Sequence[np.ndarray]) -> Bans:
+    """Return what leaves each of some rows only its own tokens."""
+    lengths = [len(own) for own in tokens]
+    return Bans(
+        restricted=np.array(rows, np.int64),
+        allowed_rows=np.repeat(np.array(rows, np.int64), lengths),
+        allowed_tokens=np.concatenate([NOTHING, *tokens]),
+    )
 
 
 class Rule(ABC):
@@ -57,6 +68,36 @@ class Rule(ABC):
     @abstractmethod
     def bans(self) -> Bans:
         """Return what the rows may not write next."""
+
+
+class LeadingRule(Rule):
+    """A rule that wants something to occur in an output, and knows the tokens that lead there.
+
+    A beam divides its places by how much each hypothesis still needs (``banks.py``). A single path is led there when
+    its most probable token is the end, which is forbidden until then.
+    """
+
+    hard = True
+
+    @abstractmethod
+    def is_bound(self, row: int) -> bool:
+        """Tell whether a row still needs something, or may come to need it again."""
+
+    @abstractmethod
+    def proposals(self, row: int) -> Sequence[int]:
+        """Return the tokens that lead a row to what it needs."""
+
+    @abstractmethod
+    def need_after(self, row: int, token: int) -> int:
+        """Return how many tokens a row needs at least after this one, the end symbol not counted."""
+
+    @abstractmethod
+    def lead(self, row: int) -> None:
+        """Lead a row from now on, until it needs one thing less."""
+
+    @abstractmethod
+    def is_led(self, row: int) -> bool:
+        """Tell whether a row is being led."""
 
 
 def build_rules(config: SearchConfig, eos: int) -> tuple[Rule, ...]:
@@ -185,7 +226,8 @@ class AllowOnly(Rule):
         ]
 
     def bans(self) -> Bans:
-        return Bans(only={row: self._allowed[node] for row, node in enumerate(self._nodes) if node != self.FREE})
+        rows = [row for row, node in enumerate(self._nodes) if node != self.FREE]
+        return allow_only(rows, [self._allowed[self._nodes[row]] for row in rows])
 
 
 class RuleSet:
@@ -196,6 +238,7 @@ class RuleSet:
         self._soft: list[Bans] = []
         self._hard: list[Bans] = []
         self.has_hard = any(rule.hard for rule in rules)
+        self.leader = next((rule for rule in rules if isinstance(rule, LeadingRule)), None)
 
     def start(self, sources: Sequence[int], prefixes: np.ndarray) -> None:
         """Begin with one row per source."""
@@ -217,6 +260,23 @@ class RuleSet:
         """Write -inf into the scores (n, V) of the rows from ``begin`` on, for everything that is forbidden."""
         for bans in (*self._soft, *self._hard):
             _forbid(bans, scores, begin)
+
+    def lead(self, scores: Tensor, wanted: Tensor) -> None:
+        """Lead single paths to what they need: those whose most probable token ``wanted`` (N,) is the end.
+
+        ``scores`` (N, V) are those that the rules have left; -inf is written for what does not lead there.
+        """
+        leader = self.leader
+        if leader is None:
+            return
+        for row in range(len(scores)):
+            if leader.is_led(row) or (int(wanted[row]) == self._eos and leader.is_bound(row)):
+                tokens = torch.tensor([*leader.proposals(row)], dtype=torch.long, device=scores.device)
+                own = scores[row, tokens].clone()
+                if len(own) and bool((own > NEVER).any()):  # otherwise another rule is in the way
+                    leader.lead(row)
+                    scores[row] = NEVER
+                    scores[row, tokens] = own
 
     def release(self, row: int, original: Tensor) -> Tensor:
         """Return the scores (V,) of a row to which the rules leave nothing, from its ``original`` ones.
@@ -261,10 +321,16 @@ def _forbid(bans: Bans, scores: Tensor, begin: int) -> None:
         here = (bans.rows >= begin) & (bans.rows < begin + rows)
         pair = (torch.from_numpy(bans.rows[here] - begin), torch.from_numpy(bans.tokens[here]))
         scores[pair[0].to(device), pair[1].to(device)] = NEVER
-    for row in range(rows) if bans.only else ():
-        allowed = bans.only.get(begin + row)
-        if allowed is not None:
-            which = torch.from_numpy(allowed).to(device)
-            kept = scores[row, which].clone()
-            scores[row] = NEVER
-            scores[row, which] = kept
+    if len(bans.restricted):
+        restricted, own, tokens = bans.restricted, bans.allowed_rows, bans.allowed_tokens
+        if begin or rows <= restricted[-1]:
+            restricted = restricted[(restricted >= begin) & (restricted < begin + rows)] - begin
+            here = (own >= begin) & (own < begin + rows)
+            own, tokens = own[here] - begin, tokens[here]
+        places = torch.from_numpy(own * vocabulary + tokens).to(device)
+        kept = scores.take(places)
+        if len(restricted) == rows:
+            scores.fill_(NEVER)
+        else:
+            scores.index_fill_(0, torch.from_numpy(restricted).to(device), NEVER)
+        scores.put_(places, kept)

@@ -15,12 +15,13 @@ from dragoman.search.beam import Beam
 from dragoman.search.options import SearchConfig
 from dragoman.search.paths import Sampler, follow
 from dragoman.search.rows import DecoderRows, SearchDecoder, device_of
-from dragoman.search.rules import build_rules
+from dragoman.search.rules import Rule, build_rules
 from dragoman.search.trace import Candidates, RecordedStep, Result, SearchRecord
 from dragoman.types import FINISHED, KEPT
 
 OnToken: TypeAlias = Callable[[int, tuple[int, ...]], None]  # a source, and its tokens so far
 
+MakeRules = Callable[[np.ndarray], Sequence[Rule]]  # rules for one search, from the length limits of all sources
 LEAVING = 8  # sources that are done leave when one in so many is: copying the state of the others takes time too
 
 
@@ -64,6 +65,7 @@ def search(
     need_trace: bool = True,
     on_step: Callable[[], None] | None = None,
     on_token: OnToken | None = None,
+    further: MakeRules | None = None,
 ) -> list[Result]:
     """Search for the outputs of ``sources`` sources and return one result per source, in their order.
 
@@ -74,6 +76,7 @@ def search(
     output in any batch. Without ``need_trace`` the results have traces without steps. ``on_step`` is called before each
     token, and may end the search by raising. ``on_token`` is called after each token, with the source and all its
     tokens so far, a prefix included. For that there has to be one hypothesis per source: greedy search, or one sample.
+    ``further`` makes rules beside those of the config, from the limits.
     """
     most = _limits(limits, config, sources)
     if prefix is not None and len(prefix) != sources:
@@ -110,9 +113,10 @@ def search(
             limit = most[members]
             chooser: Chooser = Sampler(config, names, eos) if config.sample else Beam(config, limit, eos, need_trace)
             opening = np.array([[bos, *tokens] for tokens in prefixes])
+            rules = (*build_rules(config, eos), *(further(most) if further is not None else ()))
             rows = DecoderRows(
-                decoder, state, opening, members=members, rules=build_rules(config, eos), eos=eos,
-                need_attention=need_attention,
+                decoder, state, opening, members=members, rules=rules, eos=eos, need_attention=need_attention,
+                single=config.sample or config.beam == 1,
             )  # fmt: skip
             report = None if on_token is None else TokenReport(members, prefixes, on_token)
             outcomes = _run(rows, chooser, prefixes, limit, on_step, report).results(config, need_trace)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -15,20 +15,22 @@ from dragoman.data.reading.read import DataSource
 from dragoman.data.splits import PathLike
 from dragoman.data.vocabulary import word_dropout_rates
 from dragoman.errors import UserError
-from dragoman.evaluation.evaluate import evaluate
+from dragoman.evaluation.calibrate import Fit
+from dragoman.evaluation.evaluate import evaluate, measure
 from dragoman.evaluation.metrics import Report
 from dragoman.files import FolderGone, HeldFolder, write_json, write_run_file
 from dragoman.inference.steps import SearchCancelled
 from dragoman.inference.system import System
 from dragoman.recipe.layers import ConfigSource, Overrides
 from dragoman.runs.alignment import delete_alignment
-from dragoman.runs.card import CardFacts, write_card
+from dragoman.runs.card import CARD, CardFacts, write_card
 from dragoman.runs.folder import CHECKPOINT, NewRun, check_folder, default_folder, recorded_run_name, reserve_folder
 from dragoman.runs.history import EVALUATION, evaluated_update, keep_other_evaluation
 from dragoman.runs.setup import Setup
 from dragoman.training.alignment import write_alignment
 from dragoman.training.checkpoints.checkpoint import Checkpoint
 from dragoman.training.checkpoints.snapshots import kept_updates, load_final_weights
+from dragoman.training.confidence import add_confidence
 from dragoman.training.corpus import make_caches, training_corpus
 from dragoman.training.events import Evaluated, Event, Stopped, Warned
 from dragoman.training.forecast import foresee_ending
@@ -193,18 +195,22 @@ def _train(
             if not finished:
                 delete_native_model(folder)
                 delete_alignment(folder)
-            elif (note := write_native_model(measured, folder, planned.data.dev)) is not None:
+                held.check()
+                return
+            answering, fit, note = add_confidence(measured, folder, planned.data.dev, planned.metric.headline)
+            if note is not None:
                 on_event(Warned(trainer.progress.update, note))
-            if finished:
-                write_alignment(measured, folder, planned.data.train, planned.data.dev)
+            if (note := write_native_model(answering, folder, planned.data.dev)) is not None:
+                on_event(Warned(trainer.progress.update, note))
+            write_alignment(measured, folder, planned.data.train, planned.data.dev)
             side = evaluate_on if planned.data.test else "dev"
-            if stopped is not None and finished and evaluated_update(folder, side) != stopped.update:
-                on_event(_evaluate(planned, measured, folder, stopped, side))
+            if stopped is not None and evaluated_update(folder, side) != stopped.update:
+                on_event(_evaluate(planned, answering, folder, stopped, side, fit))
             held.check()
 
         processes.on_first(finish)
         processes.pass_tensors(system.model.state_dict().values())
-        return system.in_folder(folder)
+        return system.in_folder(folder).with_confidence()
     except FolderGone as gone:
         place = _rescue(planned, trainer, folder)
         raise UserError(
@@ -265,11 +271,16 @@ def _make_trainer(
     )
 
 
-def _evaluate(planned: Plan, system: System, folder: Path, stopped: Stopped, side: str) -> Evaluated:
-    """Evaluate the final weights, and write the model card and evaluation.json."""
+def _evaluate(planned: Plan, system: System, folder: Path, stopped: Stopped, side: str, fit: Fit | None) -> Evaluated:
+    """Evaluate the final weights, and write the model card and evaluation.json. ``fit``: of the confidence, on dev."""
     rows = planned.data.test if side == "test" else planned.data.dev
-    report = evaluate(system, rows, headline=planned.metric.headline, names=planned.metric.metrics)
-    write_run_file(folder / "README.md", write_card(_card_facts(planned, system, folder, stopped, side, report)))
+    chosen: dict[str, Any] = {"headline": planned.metric.headline, "names": planned.metric.metrics}
+    if fit is not None and side == "dev" and fit.decoded.examples == len(rows):  # which are decoded already
+        # by fits that did not see the row: the final one was fitted on these very rows
+        report = replace(measure(system, fit.decoded, **chosen), confidence=fit.report)
+    else:
+        report = evaluate(system, rows, **chosen)
+    write_run_file(folder / CARD, write_card(_card_facts(planned, system, folder, stopped, side, report)))
     keep_other_evaluation(folder, side)
     # last: where it exists, all else is complete
     write_json(folder / EVALUATION, {"side": side, "update": stopped.update, **report.to_json()})
@@ -289,4 +300,5 @@ def _card_facts(planned: Plan, system: System, folder: Path, stopped: Stopped, s
         stopped.update,
         stopped.seconds,
         stopped.reason,
+        system.confidence,
     )

@@ -1,6 +1,7 @@
 import { colour, inkOn } from "../colour";
 import { count, number } from "../format";
 import type { Confusion, Evaluation, Score } from "../records";
+import { CalibrationCharts } from "./calibration";
 import { useDark } from "../theme";
 
 /** Scores with their intervals, and the headline metric by length. */
@@ -37,6 +38,7 @@ export function EvaluationPanel({ evaluation }: { evaluation: Evaluation }) {
         </figure>
       )}
       {evaluation.confusion && <ConfusionTable confusion={evaluation.confusion} />}
+      {evaluation.confidence && <CalibrationCharts calibration={evaluation.confidence} />}
     </div>
   );
 }

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from "react";
 
-import { number, percent, probability } from "../format";
+import { number, percent } from "../format";
 import type { Alternative, Output } from "../records";
 
 const PAGE = 60;
@@ -37,8 +37,8 @@ export function Steps(props: { output: Output; chosen: number | null; force: ((s
                 {token.rank > 1 && <span className="tag">rank {token.rank}</span>}
               </th>
               <td className="figure">
-                <Bar share={probability(token.log_prob)} />
-                {percent(probability(token.log_prob))}
+                <Bar share={token.probability} />
+                {percent(token.probability)}
               </td>
               <td className="figure entropy">
                 <Bar share={token.entropy / most} quiet />
@@ -49,7 +49,7 @@ export function Steps(props: { output: Output; chosen: number | null; force: ((s
                 {token.alternatives.map((one) => {
                   const text = (
                     <>
-                      <bdi className="piece">{one.text}</bdi> <span>{percent(probability(one.log_prob))}</span>
+                      <bdi className="piece">{one.text}</bdi> <span>{percent(one.probability)}</span>
                     </>
                   );
                   const taken = one.id === token.id;

@@ -1,11 +1,11 @@
 import { memo } from "react";
 
-import { direction, percent, probability } from "../format";
+import { direction, percent } from "../format";
 import type { Token } from "../records";
 
 /** How unsure the model was, as the share of the mark's colour behind a token. */
 function doubt(token: Token): string {
-  return `${Math.round(70 * (1 - probability(token.log_prob)))}%`;
+  return `${Math.round(70 * (1 - token.probability))}%`;
 }
 
 /** An output token by token. The less probable a token, the stronger its mark. */
@@ -18,7 +18,7 @@ export const TokenStrip = memo(function TokenStrip(props: { tokens: Token[]; cho
           className={`token${token.forced ? " forced" : ""}`}
           aria-pressed={step === props.chosen}
           style={{ "--doubt": doubt(token) } as React.CSSProperties}
-          title={`step ${step + 1}: ${percent(probability(token.log_prob))}, rank ${token.rank}, ${token.entropy.toFixed(2)} bits${token.forced ? ", forced" : ""}`}
+          title={`step ${step + 1}: ${percent(token.probability)}, rank ${token.rank}, ${token.entropy.toFixed(2)} bits${token.forced ? ", forced" : ""}`}
           onClick={() => props.onChoose(step)}
         >
           <bdi>{token.text}</bdi>

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "react";
 import type { View } from "../app";
 import type { Backend } from "../backend";
 import type { Decoding } from "../decoding";
-import { direction, duration, number, sourceChoice, sourceText } from "../format";
+import { direction, duration, number, percent, sentence, sourceChoice, sourceText } from "../format";
 import { Field, NumberField } from "../parts/controls";
 import { SourceInput } from "../parts/source_input";
 import { Empty, Loading, ProblemNote } from "../parts/states";
@@ -204,12 +204,14 @@ function Results({ decoding, prediction, go }: { decoding: Decoding; prediction:
               </div>
             </div>
             <div className="scores">
+              {one.confidence !== null && <span title={`The probability that the output ${prediction.right}`}>confidence <b data-testid="confidence">{percent(one.confidence)}</b></span>}
               {isRankedByScore && <span>score <b>{number(one.score)}</b></span>}
               <span>log p <b>{number(one.log_prob)}</b></span>
             </div>
           </li>
         ))}
       </ol>
+      {prediction.confidence_note && <p className="hint" data-testid="confidence-note">{sentence(prediction.confidence_note)}</p>}
       {prediction.reference && <ReferenceNote reference={prediction.reference} />}
       <p className="row links">
         {prediction.cross.layers > 0 && <button className="quiet" onClick={() => go("attention")}>Where the model looked</button>}

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react"
 import type { View } from "../app";
 import type { Backend } from "../backend";
 import { useTree, type Decoding } from "../decoding";
-import { number, percent, probability } from "../format";
+import { number, percent } from "../format";
 import { Check } from "../parts/controls";
 import { ReferenceNote } from "../parts/reference";
 import { Empty, Loading, ProblemNote } from "../parts/states";
@@ -144,7 +144,7 @@ function TreePanel({ tree }: { tree: Tree }) {
 
 function NodeDetail({ node, path, tree }: { node: Placed; path: Placed[]; tree: Tree }) {
   const told: [string, string][] = [
-    ["log-probability of the token", `${number(node.log_prob, 4)} (${percent(probability(node.log_prob))})`],
+    ["log-probability of the token", `${number(node.log_prob, 4)} (${percent(node.probability)})`],
     ["sum over the path", number(node.total, 4)],
     ["score after length normalisation", number(node.score, 4)],
     ["outcome", node.fate === "cut" ? "still in the beam at the length limit" : node.fate],

@@ -20,6 +20,7 @@ from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from dragoman.errors import UserError
 from dragoman.files import LARGE, damaged_file, read_json, write_json
 from dragoman.parts import module_names, only_class
+from dragoman.types import Spelling
 
 UNKNOWN = "⁇"  # an unknown token in decoded text
 SPACE_MARK = "▁"  # a space in pictures and JSON
@@ -227,6 +228,17 @@ class Tokenizer(ABC):
             "write one (CONTRIBUTING.md), or train with another kind"
         )
 
+    def spelling(self) -> Spelling:
+        """Return what each token adds to the bytes of a text, for constraints on outputs.
+
+        Law: the bytes of the ids of an output are the UTF-8 of what ``decode`` makes of them, where these bytes are
+        valid UTF-8 without noncharacters.
+        """
+        raise UserError(
+            f"the tokenizer {self.kind!r} has no `spelling` method, so outputs cannot be constrained; write one "
+            "(CONTRIBUTING.md), or train with another kind"
+        )
+
     def unknown(self, text: str) -> int:
         """Return how many tokens of ``text`` are not in the vocabulary."""
         return self.encode(text).count(UNK)
@@ -305,6 +317,16 @@ def printable(text: str) -> str:
         for character in text
     )
     return "◌" + shown if text and unicodedata.category(text[0]).startswith("M") else shown
+
+
+def spelled_alike(strings: Iterable[str | bytes]) -> Spelling:
+    """Return the spelling of tokens that add the same bytes wherever they are, none the beginning of another's.
+
+    The strings begin with that of UNK.
+    """
+    added = [text.encode("utf-8") if isinstance(text, str) else text for text in strings]
+    spelled = (None, added[0], None, None, *added[1:])
+    return Spelling((spelled,), np.zeros((1, len(spelled)), np.int8), is_unique=True)
 
 
 def _escape(character: str) -> str:

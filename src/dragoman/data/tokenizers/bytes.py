@@ -10,8 +10,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from dragoman.data.tokenizers._base import UNKNOWN, LoweredTokenizer, Tokenizer, TokenizerConfig, clean, printable
+from dragoman.data.tokenizers._base import (
+    UNKNOWN,
+    LoweredTokenizer,
+    Tokenizer,
+    TokenizerConfig,
+    clean,
+    printable,
+    spelled_alike,
+)
 from dragoman.data.vocabulary import SPECIALS, UNK, Vocabulary
+from dragoman.types import Spelling
 
 _SYMBOLS = tuple(f"<0x{value:02X}>" for value in range(256))
 _FIRST = len(SPECIALS)
@@ -30,6 +39,9 @@ class Bytes(Tokenizer):
 
     def lower(self) -> LoweredTokenizer:
         return LoweredTokenizer("bytes")
+
+    def spelling(self) -> Spelling:
+        return spelled_alike([UNKNOWN, *(bytes([value]) for value in range(256))])
 
     def _encode(self, text: str) -> list[int]:
         return [_FIRST + value for value in text.encode("utf-8")]

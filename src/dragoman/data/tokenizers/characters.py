@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Self
 
-from dragoman.data.tokenizers._base import UNKNOWN, LoweredTokenizer, Tokenizer, TokenizerConfig, clean
+from dragoman.data.tokenizers._base import UNKNOWN, LoweredTokenizer, Tokenizer, TokenizerConfig, clean, spelled_alike
 from dragoman.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from dragoman.types import Spelling
 
 
 class Characters(Tokenizer):
@@ -25,6 +26,9 @@ class Characters(Tokenizer):
 
     def lower(self) -> LoweredTokenizer:
         return LoweredTokenizer("characters", self.vocabulary.symbols)
+
+    def spelling(self) -> Spelling:
+        return spelled_alike([UNKNOWN, *self.vocabulary.symbols])
 
     def _encode(self, text: str) -> list[int]:
         return [self.vocabulary.id(character) for character in text]

@@ -39,6 +39,7 @@ from dragoman.data.tokenizers._sentencepiece import check_settings
 from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from dragoman.errors import UserError
 from dragoman.files import LARGE, damaged_file, read_regular, write_run_file
+from dragoman.types import Spelling
 
 _FIXED = len(SPECIALS) + 256  # ids that exist before anything is learnt
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
@@ -112,6 +113,13 @@ class Subwords(Tokenizer):
         method = check_settings(self._model)
         spelled = tuple(piece.replace(SPACE_MARK, " ") for piece in symbols[256:])
         return LoweredTokenizer(method, spelled, tuple(map(self._processor.get_score, learnt)))
+
+    def spelling(self) -> Spelling:
+        # A piece with half of an escape in it has no bytes of its own.
+        pieces = [unescape_whole(piece) for piece in self._spelled[_FIXED:]]
+        later = (None, self._spelled[UNK], None, None, *self._spelled[len(SPECIALS) : _FIXED], *pieces)
+        first = tuple(added if added is None else added.removeprefix(b" ") for added in later)
+        return Spelling((later, first), np.zeros((2, len(later)), np.int8), start=1)
 
     @property
     def varies(self) -> bool:
@@ -213,6 +221,12 @@ def escape(text: str) -> str:
 def unescape(text: str) -> str:
     """Undo ``escape``."""
     return _ESCAPED.sub(_unescape_one, text.removeprefix(" "))
+
+
+def unescape_whole(piece: bytes) -> bytes | None:
+    """Return what a piece of an escaped text means by itself; None if a part of it is escaped from outside."""
+    text = _ESCAPED.sub(_unescape_one, piece.decode("utf-8"))
+    return text.encode("utf-8") if escape(text) == " " + piece.decode("utf-8") else None
 
 
 def _unescape_one(match: re.Match[str]) -> str:

@@ -9,8 +9,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Self
 
+import numpy as np
+
 from dragoman.data.tokenizers._base import UNKNOWN, LoweredTokenizer, Tokenizer, TokenizerConfig, clean
 from dragoman.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from dragoman.types import Spelling
 
 
 class Symbols(Tokenizer):
@@ -29,6 +32,12 @@ class Symbols(Tokenizer):
 
     def lower(self) -> LoweredTokenizer:
         return LoweredTokenizer("symbols", self.vocabulary.symbols)
+
+    def spelling(self) -> Spelling:
+        inside = [f" {symbol}".encode() for symbol in (UNKNOWN, *self.vocabulary.symbols)]
+        later = (None, inside[0], None, None, *inside[1:])  # with the space before it
+        first = tuple(added if added is None else added[1:] for added in later)
+        return Spelling((later, first), np.zeros((2, len(later)), np.int8), start=1, is_unique=True)
 
     def _encode(self, text: str) -> list[int]:
         return [self.vocabulary.id(symbol) for symbol in split(text)]

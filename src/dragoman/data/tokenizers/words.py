@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from dragoman.data.tokenizers._base import (
     SPACE_MARK,
     UNKNOWN,
@@ -28,6 +30,7 @@ from dragoman.data.tokenizers._base import (
     printable,
 )
 from dragoman.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from dragoman.types import Spelling
 
 _SPACE, _JOIN = " ", ""
 _ALWAYS = (_SPACE, _JOIN)
@@ -57,6 +60,19 @@ class Words(Tokenizer):
 
     def lower(self) -> LoweredTokenizer:
         return LoweredTokenizer("words", self.vocabulary.symbols, word_characters=_word_characters())
+
+    def spelling(self) -> Spelling:
+        # view 0: inside a text, 1: at its start, 2: after a join inside it, 3: after a join at its start
+        strings = ["", " " + UNKNOWN, "", "", *self.vocabulary.symbols]
+        spelled: list[tuple[bytes | None, ...]] = []
+        after = np.zeros((4, len(strings)), np.int8)
+        for view, (is_start, is_joined) in enumerate([(False, False), (True, False), (False, True), (True, True)]):
+            parts = [text.removeprefix(" ") if is_joined else text for text in strings]
+            added = [part.removeprefix(" ") if is_start else part for part in parts]
+            spelled.append(tuple(None if index in (PAD, BOS, EOS) else own.encode() for index, own in enumerate(added)))
+            after[view] = [int(is_start and not part) for part in parts]
+            after[view, self._join] = 3 if is_start else 2
+        return Spelling(tuple(spelled), after, start=1)
 
     def _encode(self, text: str) -> list[int]:
         return [index for unit in units(text) for index in self._unit(unit)]

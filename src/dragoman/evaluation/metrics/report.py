@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from dragoman.evaluation.metrics.calibration import ConfidenceReport
 from dragoman.evaluation.metrics.classes import ClassReport
 from dragoman.evaluation.metrics.confusion import Confusion
 from dragoman.tables import html_table, make_frame
@@ -60,6 +61,7 @@ class Report:
     confusion: Confusion | None = None  # only where the targets are a few classes
     classes: ClassReport | None = None  # only where the targets are classes
     examples: int | None = None  # rows of the data; None: as many as were measured, or unknown
+    confidence: ConfidenceReport | None = None  # only where the run has a confidence
 
     @property
     def value(self) -> float:
@@ -86,7 +88,7 @@ class Report:
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Report:
         """Return the report that ``to_json`` made these values of; unknown keys are ignored."""
-        confusion, classes = plain.get("confusion"), plain.get("classes")
+        confusion, classes, confidence = plain.get("confusion"), plain.get("classes"), plain.get("confidence")
         return cls(
             rows=plain["rows"],
             references=plain["references"],
@@ -97,6 +99,7 @@ class Report:
             confusion=None if confusion is None else Confusion(**confusion),
             classes=None if classes is None else ClassReport.from_json(classes),
             examples=plain.get("examples"),
+            confidence=None if confidence is None else ConfidenceReport.from_json(confidence),
         )
 
     def to_text(self) -> str:
@@ -124,6 +127,8 @@ class Report:
             ]
         if self.confusion is not None:
             lines += ["", *self.confusion.to_lines()]
+        if self.confidence is not None:
+            lines += ["", *self.confidence.to_lines()]
         signatures = [f"  {score.label}: {score.signature}" for score in self.scores.values() if score.signature]
         return "\n".join([*lines, *(["", *signatures] if signatures else [])]) + "\n"
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # torch takes a second to import, and not every engine needs 
     import torch
 
     from dragoman.search.rows import SearchDecoder
+    from dragoman.search.run import MakeRules
 
 # Of one input, by source; files are read when they are needed.
 Features: TypeAlias = Mapping[str, "np.ndarray | PendingFile"]
@@ -111,10 +112,12 @@ class Engine(ABC):
         trace: bool = True,
         on_step: Callable[[], None] | None = None,
         on_token: Callable[[int, tuple[int, ...]], None] | None = None,
+        further: MakeRules | None = None,
     ) -> list[Result]:
         """Search for the outputs of a batch of inputs. The arguments are those of ``dragoman.search.run.search``.
 
-        ``trace``: the results need their traces. An engine with a loop of its own overrides this.
+        ``trace``: the results need their traces. ``further`` makes rules that the config does not name. An engine
+        with a loop of its own overrides this.
         """
         import torch
 
@@ -138,6 +141,7 @@ class Engine(ABC):
                 need_trace=trace,
                 on_step=on_step,
                 on_token=on_token,
+                further=further,
             )
             if decoder is self.decoder:
                 return results

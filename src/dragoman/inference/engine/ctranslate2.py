@@ -23,6 +23,7 @@ from dragoman.inference.engine.contract import Arrays, SelfAttention
 from dragoman.inference.engine.single import Inputs, SingleEngine
 from dragoman.search.options import SearchConfig
 from dragoman.search.rows import SearchDecoder
+from dragoman.search.run import MakeRules
 from dragoman.search.trace import Result
 from dragoman.types import Hypothesis, Trace
 
@@ -88,8 +89,11 @@ class CTranslate2Engine(SingleEngine):
         trace: bool = True,
         on_step: Callable[[], None] | None = None,
         on_token: Callable[[int, tuple[int, ...]], None] | None = None,
+        further: MakeRules | None = None,
     ) -> list[Result]:
         """Search for the outputs of a batch. ``on_step`` is called once, before the search."""
+        if further is not None:
+            raise _without("constraints on its outputs")
         check_settings(config, prefixes)
         if on_token is not None:
             raise _without("tokens before the end of a search")

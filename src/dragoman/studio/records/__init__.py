@@ -51,7 +51,19 @@ from dragoman.studio.records.requests import (
     Upload,
     replace_surrogates,
 )
-from dragoman.studio.records.runs import Confusion, Evaluation, LengthScore, Maps, Run, Score, Search, Source
+from dragoman.studio.records.runs import (
+    Calibration,
+    Confusion,
+    CoverageRisk,
+    Evaluation,
+    LengthScore,
+    Maps,
+    ReliabilityBin,
+    Run,
+    Score,
+    Search,
+    Source,
+)
 from dragoman.studio.records.training import Started, Stepped, Stopped, Training, Validated
 
 __all__ = [
@@ -60,11 +72,13 @@ __all__ = [
     "AttentionRequest",
     "Audit",
     "Axis",
+    "Calibration",
     "CompareRequest",
     "ComparedRow",
     "ComparedScore",
     "Comparison",
     "Confusion",
+    "CoverageRisk",
     "ErrorRow",
     "Errors",
     "Evaluation",
@@ -95,6 +109,7 @@ __all__ = [
     "Problem",
     "Record",
     "Reference",
+    "ReliabilityBin",
     "RepresentationMap",
     "Request",
     "Run",

@@ -62,6 +62,9 @@ class Alternative(Record):
     text: str
     """The token, with invisible characters made visible."""
     log_prob: float
+    """The model's own."""
+    probability: float
+    """To be shown: without label smoothing."""
 
 
 class Token(Record):
@@ -71,7 +74,9 @@ class Token(Record):
     text: str
     """The token, with invisible characters made visible."""
     log_prob: float | None
-    """None if the probability is zero."""
+    """The model's own; None if the probability is zero."""
+    probability: float
+    """To be shown: without label smoothing."""
     entropy: float
     """Bits of the distribution that the token was chosen from."""
     rank: int
@@ -89,6 +94,8 @@ class Output(Record):
     score: float
     """What the search ranked by."""
     log_prob: float
+    confidence: float | None
+    """The probability that it is right; None if the run has none fitted."""
     finished: bool
     """False if the output was cut off at the length limit."""
     tokens: list[Token]
@@ -130,6 +137,10 @@ class Prediction(Record):
     decoder: Maps
     search: Search
     reference: Reference | None
+    right: str
+    """What an output has to be to count as right, in words; "" if the run has no confidence."""
+    confidence_note: str
+    """Why the confidence may be off; "" if it was fitted with these search settings."""
     unknown: dict[str, list[str]]
     """Words with unknown tokens, by source."""
     seconds: float
@@ -161,6 +172,8 @@ class Node(Record):
     text: str
     log_prob: float
     """Of this token."""
+    probability: float
+    """Of this token, to be shown: without label smoothing."""
     total: float
     """Sum of the log-probabilities of its path."""
     score: float

@@ -62,6 +62,46 @@ class Confusion(Record):
     """In percent."""
 
 
+class ReliabilityBin(Record):
+    """The outputs whose confidence is from ``low`` to below ``high``."""
+
+    low: float
+    high: float
+    rows: int
+    confidence: float
+    """Their mean; 0 if there are none."""
+    right: float
+    """The share that is right; 0 if there are none."""
+
+
+class CoverageRisk(Record):
+    """What is left wrong if only the surest outputs are kept. All are shares from 0 to 1."""
+
+    coverage: float
+    risk: float
+    threshold: float
+    """The lowest confidence among those kept."""
+
+
+class Calibration(Record):
+    """How the confidence of outputs compares with how many of them are right. Shares are from 0 to 1."""
+
+    right: str
+    """What an output has to be to count as right, in words."""
+    rows: int
+    accuracy: float
+    mean: float
+    """Of the confidences."""
+    error: float
+    """Expected calibration error."""
+    chance: float
+    """That of a perfect confidence on as many rows."""
+    bins: list[ReliabilityBin]
+    risks: list[CoverageRisk]
+    curve: list[CoverageRisk]
+    note: str
+
+
 class Evaluation(Record):
     """What a run scores on some rows."""
 
@@ -76,6 +116,7 @@ class Evaluation(Record):
     by_length: list[LengthScore]
     length_unit: str
     confusion: Confusion | None
+    confidence: Calibration | None
 
 
 class Maps(Record):

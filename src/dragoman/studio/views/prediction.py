@@ -43,6 +43,7 @@ def describe_prediction(
             text=output.text,
             score=output.score,
             log_prob=output.log_prob,
+            confidence=output.confidence,
             finished=output.finished,
             tokens=describe_tokens(system, path, len(inspection.prefix)),
             attention=None if path.attention is None else pack_weights(path.attention[..., :positions].mean(1)),
@@ -61,6 +62,8 @@ def describe_prediction(
         reference=describe_reference(inspection, request.reference, paths[-1])
         if reference and request.reference
         else None,
+        right="" if system.confidence is None else system.confidence.describe(),
+        confidence_note=inspection.prediction.confidence_note or "",
         unknown=_find_unknown(inspection),
         seconds=inspection.seconds,
     )

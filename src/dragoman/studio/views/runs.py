@@ -130,7 +130,17 @@ def describe_evaluation(report: Mapping[str, Any] | Report, side: str) -> record
         by_length=[records.LengthScore(**score) for score in plain["by_length"]],
         length_unit=plain["length_unit"],
         confusion=records.Confusion(**plain["confusion"]) if plain.get("confusion") else None,
+        confidence=_describe_calibration(plain["confidence"]) if plain.get("confidence") else None,
     )
+
+
+def _describe_calibration(plain: Mapping[str, Any]) -> records.Calibration:
+    lists: dict[str, Any] = {
+        "bins": [records.ReliabilityBin(**each) for each in plain["bins"]],
+        "risks": [records.CoverageRisk(**each) for each in plain["risks"]],
+        "curve": [records.CoverageRisk(**each) for each in plain["curve"]],
+    }
+    return records.Calibration(**{**plain, **lists})
 
 
 @lru_cache(maxsize=32)

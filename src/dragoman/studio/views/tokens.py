@@ -27,8 +27,10 @@ def describe_tokens(system: System, path: ForcedPath, forced: int = 0) -> list[r
         ids = path.alternatives[index].tolist()
         log_probs = path.alternative_log_probs[index].tolist()
         alternatives = [
-            records.Alternative(id=other, text=piece, log_prob=log_prob)
-            for other, piece, log_prob in zip(ids, system.target.pieces(ids), log_probs, strict=True)
+            records.Alternative(id=other, text=piece, log_prob=log_prob, probability=shown)
+            for other, piece, log_prob, shown in zip(
+                ids, system.target.pieces(ids), log_probs, system.token_probabilities(log_probs).tolist(), strict=True
+            )
             if log_prob > -np.inf
         ]
         log_prob = float(path.log_probs[index])
@@ -37,6 +39,7 @@ def describe_tokens(system: System, path: ForcedPath, forced: int = 0) -> list[r
                 id=token,
                 text=text,
                 log_prob=log_prob if log_prob > -np.inf else None,
+                probability=float(system.token_probabilities([log_prob])[0]),
                 entropy=float(path.entropy[index]),
                 rank=int(path.rank[index]),
                 alternatives=alternatives,

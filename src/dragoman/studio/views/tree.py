@@ -26,6 +26,7 @@ def describe_tree(inspection: Inspection, request: PredictRequest, run: str = ""
     next_id = 0
     for step, frontier in enumerate(trace.steps):
         lowest = lowest_taken(frontier)
+        shown = inspection.system.token_probabilities(frontier.log_prob)
         is_last = step == len(trace.steps) - 1 and len(trace.steps) >= inspection.length_limit
         nodes = []
         for index, text in enumerate(inspection.system.target.pieces(frontier.token.tolist())):
@@ -37,6 +38,7 @@ def describe_tree(inspection: Inspection, request: PredictRequest, run: str = ""
                     token=int(frontier.token[index]),
                     text=text,
                     log_prob=float(frontier.log_prob[index]),
+                    probability=float(shown[index]),
                     total=total,
                     score=total / session.config.penalty(step + 1),
                     fate=_name_fate(int(frontier.fate[index]), is_last),
