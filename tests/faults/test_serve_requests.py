@@ -28,6 +28,30 @@ JSON = "Content-Type: application/json"
 BOUNDARY = "Content-Type: multipart/form-data; boundary=b"
 
 
+def deep_schema(levels: int) -> dict[str, Any]:
+    """Return a JSON schema of arrays of arrays."""
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+def bombs() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield constraints that are allowed, and that cost much more than their length."""
+    doubling = "\n".join(f"a{number}: a{number + 1} a{number + 1} | " for number in range(200))
+    inputs = ["a" * (900 + number) for number in range(4)]
+    yield "repetitions of repetitions", {"match": "((a{1000}){1000}){1000}", "beam": 32}
+    yield "10^8 repetitions", {"match": "(a|aa)*b{99999999}", "beam": 32}
+    yield "many states", {"match": "(.*a.{20})|(.*b.{20})|(.*c.{20})", "beam": 32}
+    yield "a grammar that doubles", {"grammar": f'start: a0\n{doubling}\na200: "a"', "beam": 32}
+    yield "an ambiguous grammar", {"grammar": 'start: start start | "a" | ', "beam": 32}
+    yield "intersections", {"grammar": "start: A\nA: " + " & ".join(f"/.*{letter}.*/" for letter in "abcdefgh")}
+    yield "a deep JSON schema", {"json_schema": deep_schema(30)}
+    yield "10^8 elements", {"json_schema": {"type": "array", "items": {}, "minItems": 10**8}}
+    yield "backtracking", {"inputs": inputs, "keep": ["(a|aa)+[^a]"]}
+    yield "backtracking without an end", {"inputs": inputs, "keep": ["(a+)(a+)(a+)(a+)[bc]"] * 20}
+
+
 def form(*parts: tuple[str, bytes]) -> bytes:
     """Return a body of multipart/form-data: the parameters of each part, and its content."""
     return b"".join(
@@ -63,6 +87,19 @@ def hostile() -> Iterator[Hostile]:
         ("a beam of -1", ask(PREDICT, inputs="ab", beam=-1), 400),
         ("10^9 outputs", ask(PREDICT, inputs="ab", n_best=10**9), 422),
         ("10^9 alternatives", ask(TRANSLATE, q="a", source="de", target="en", alternatives=10**9), 422),
+        ("a path as a lexicon", ask(PREDICT, inputs="ab", lexicon="/etc/passwd"), 400),
+        ("a path as a glossary", ask(PREDICT, inputs="ab", glossary="/etc/passwd"), 400),
+        ("a path as known answers", ask(PREDICT, inputs="ab", known="/etc/passwd"), 400),
+        ("a path as a grammar", ask(PREDICT, inputs="ab", grammar="/etc/passwd"), 400),
+        ("a path in a JSON schema", ask(PREDICT, inputs="ab", json_schema={"$ref": "file:///etc/passwd"}), 400),
+        ("a lexicon of 10^6 entries", ask(PREDICT, inputs="ab", lexicon=["a"] * 10**6), 413),
+        ("a lexicon of 10,001 entries", ask(PREDICT, inputs="ab", lexicon=["a"] * 10_001), 422),
+        ("a lexicon of 1 MB", ask(PREDICT, inputs="ab", lexicon=["a" * 1_000] * 1_000), 413),
+        ("a pattern of 100,000 characters", ask(PREDICT, inputs="ab", match="a" * 100_000), 422),
+        ("a pattern of 300 brackets", ask(PREDICT, inputs="ab", match="(" * 300 + "a" + ")*" * 300), 400),
+        ("a JSON schema of 100 levels", ask(PREDICT, inputs="ab", json_schema=deep_schema(100)), 400),
+        ("an endless number in a JSON schema", ask(PREDICT, inputs="ab", json_schema={"multipleOf": 999_999_937}), 400),
+        ("confidence of 2", ask(PREDICT, inputs="ab", abstain=2), 400),
         ("a model with ..", ask(PREDICT, inputs="ab", model="../../etc/passwd"), 404),
         ("a score without targets", ask(SCORE, inputs="ab"), 400),
         ("a path as an upload", post(PREDICT, form(('name="source"', b"/etc/passwd")), BOUNDARY), 200),
@@ -110,10 +147,11 @@ def serving(run: Path, place: Path, start: Callable[..., Any]) -> Iterator[tuple
         child.kill()
 
 
-def predict(port: int, text: str) -> tuple[int, Any]:
+def predict(port: int, text: str, **options: Any) -> tuple[int, Any]:
     """Return the status and the answer of another client."""
     connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    connection.request("POST", PREDICT, json.dumps({"inputs": text}), {"Content-Type": "application/json"})
+    asked = json.dumps({"inputs": text, **options})
+    connection.request("POST", PREDICT, asked, {"Content-Type": "application/json"})
     answer = connection.getresponse()
     body = json.loads(answer.read())
     connection.close()
@@ -150,3 +188,31 @@ def test_hostile_requests_are_refused_and_others_answered(
                 },
             )
         assert "Traceback" not in child.text, child.text
+
+
+def test_constraints_that_cost_much_end_and_others_are_answered(
+    tiny_run: Any, start: Callable[..., Any], tmp_path: Path, amount: Callable[[int, int], int],
+    record: Callable[[str, dict[str, Any]], None],
+) -> None:  # fmt: skip
+    """Each ends with outputs, with the error of an input or with a refusal; none makes a worker end."""
+    pytest.importorskip("llguidance")
+    with serving(tiny_run.folder, tmp_path, start) as (port, child):
+        alone = predict(port, "abcd")
+        cases = dict(bombs())
+        with ThreadPoolExecutor(len(cases)) as pool:
+            sent = {name: pool.submit(predict, port, "abcd", **options) for name, options in cases.items()}
+            others = [predict(port, "abcd") for _ in range(5)]
+            answers = {name: each.result() for name, each in sent.items()}
+        wrong = {name: answer for name, answer in answers.items() if answer[0] not in (200, 400, 503, 504)}
+        assert not wrong
+        for name in ("backtracking", "backtracking without an end"):
+            status, body = answers[name]
+            assert status in (503, 504) or all("error" in each for each in body["predictions"]), name
+        assert alone[0] == 200 and others == [alone] * 5
+        if amount(0, 1):
+            taken = {}
+            for name, options in cases.items():
+                began = time.monotonic()
+                taken[name] = [predict(port, "abcd", **options)[0], round(1000 * (time.monotonic() - began))]
+            record("constraints that cost much", {"constraints": len(cases), "each (status, ms)": taken})
+        assert "Traceback" not in child.text and "failed" not in child.text, child.text

@@ -41,7 +41,9 @@ def test_outputs_are_those_of_the_system(serve_here: Serve) -> None:
             for output, own in zip(one["outputs"], other.outputs, strict=True):
                 assert output["text"] == own.text and output["tokens"] == list(own.tokens)
                 assert math.isclose(output["score"], own.score, rel_tol=1e-4)
-            assert one.keys() == {"outputs"}
+                assert output["confidence"] == pytest.approx(own.confidence, rel=1e-4)
+            assert one.keys() == {"outputs"} | ({"confidence_note"} if other.confidence_note else set())
+            assert one.get("confidence_note") == other.confidence_note
     assert predict(served, inputs="abc") == predict(served, inputs=["abc"], model="run")
     assert predict(served, inputs="")["predictions"][0]["outputs"][0]["text"] == ""
 

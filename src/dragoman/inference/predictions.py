@@ -277,6 +277,12 @@ def withhold(prediction: Prediction) -> Prediction:
     return replace(prediction, outputs=(nothing,), trace=None, probabilities=None, abstained=True)
 
 
+def withhold_unsure(prediction: Prediction, abstain: float | None) -> Prediction:
+    """Return the prediction, without its outputs if the best of them has a lower confidence than ``abstain``."""
+    is_unsure = abstain is not None and prediction.confidence is not None and prediction.confidence < abstain
+    return withhold(prediction) if is_unsure else prediction
+
+
 def texts_of(predictions: Iterable[Prediction]) -> list[str]:
     """Return the text of each prediction's best output."""
     return [prediction.text for prediction in predictions]

@@ -20,7 +20,14 @@ from dragoman.errors import OtherSearch, UserError
 from dragoman.inference.alignment.aligner import InputAligner, can_align, refuse_unaligned
 from dragoman.inference.alignment.units import check_unit
 from dragoman.inference.batches import answer_in_batches
-from dragoman.inference.predictions import Prediction, Scored, empty_prediction, known_prediction, output_text, withhold
+from dragoman.inference.predictions import (
+    Prediction,
+    Scored,
+    empty_prediction,
+    known_prediction,
+    output_text,
+    withhold_unsure,
+)
 from dragoman.inference.requests import (
     OneInput,
     PreparedInput,
@@ -30,7 +37,7 @@ from dragoman.inference.requests import (
     check_batch,
     is_single,
 )
-from dragoman.inference.steps import Steps
+from dragoman.inference.steps import SearchCancelled, Steps
 from dragoman.inference.workers import choose_run
 from dragoman.runs.confidence import missing_confidence
 from dragoman.search.trace import Result
@@ -134,7 +141,7 @@ class Session(Steps):
         seeds = [first + step * row for row in range(len(inputs))] if keys is None else keys
 
         def answer(readable: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
-            predictions = self._settle(readable)
+            predictions = self._settle(readable, cancelled)
             rows = [row for row in readable if row not in predictions]
             tokens = None if prefix is None else [self.system.target.encode(prefix[row]) for row in rows]
             asked = [readable[row] for row in rows]
@@ -177,8 +184,7 @@ class Session(Steps):
             workers = 1
         run = choose_run(workers, len(inputs), batch, self.engine.place)
         for prediction in answer_in_batches(inputs, batch, answer, run):
-            is_unsure = abstain is not None and prediction.confidence is not None and prediction.confidence < abstain
-            yield withhold(prediction) if is_unsure else prediction
+            yield withhold_unsure(prediction, abstain)
 
     def _expect_confidence(self, has_prefix: bool) -> None:
         """Raise an error if the outputs will have no confidence, and warn if it was fitted for another search."""
@@ -188,11 +194,15 @@ class Session(Steps):
         if (note := self.confidence_note(has_prefix)) is not None:
             warnings.warn(f"{note}; dragoman calibrate fits it for other settings", OtherSearch, stacklevel=3)
 
-    def _settle(self, inputs: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
+    def _settle(
+        self, inputs: Mapping[int, PreparedInput], cancelled: Callable[[], bool] | None
+    ) -> dict[int, Prediction]:
         """Return the predictions that need no search: known answers, and inputs whose constraints cannot be met."""
         settled: dict[int, Prediction] = {}
         for row, prepared in inputs.items() if self.constraints is not None else ():
             assert self.constraints is not None
+            if cancelled is not None and cancelled():  # looking for what is kept takes up to a second for an input
+                raise SearchCancelled("the search was cancelled")
             answer = self.constraints.known_answer(prepared)
             if answer is not None:
                 settled[row] = known_prediction(prepared.source, answer)

@@ -8,15 +8,17 @@ from functools import lru_cache
 
 from dragoman.errors import UserError
 from dragoman.inference.alignment.aligner import can_align
+from dragoman.inference.constraints import OPTIONS as CONSTRAINTS
 from dragoman.inference.predictions import Raw
 from dragoman.serving.batching import Question
 from dragoman.serving.compute import Item, Task
+from dragoman.serving.constraints import take_constraints
 from dragoman.serving.limits import Limits, RequestRefused
 from dragoman.serving.models import Model, Models
 from dragoman.serving.records import PredictOptions, PredictRequest, ScoreRequest, Source
 
 # Options of System.predict that are not settings of the search.
-NOT_SEARCHED = ("prefix", "alternatives", "attention", "alignments", "align_unit")
+NOT_SEARCHED = ("prefix", "alternatives", "attention", "alignments", "align_unit", "abstain")
 REMEMBERED = 1_000  # combinations of options that were found to be possible
 
 
@@ -125,16 +127,16 @@ class Asker:
             if model.system.is_language_model:
                 raise UserError("prefix: a language model's inputs are what its outputs begin with; put it there")
             limits.check_text("prefix", request.prefix)
+        constraints = take_constraints(request, limits)
         given = {
             name: value
-            for name in PredictOptions.model_fields
-            if name != "model" and (value := getattr(request, name)) not in (None, False)
+            for name, field in PredictOptions.model_fields.items()
+            if name not in ("model", *CONSTRAINTS) and (value := getattr(request, name)) != field.default
         }
-        options = json.dumps({name: value for name, value in given.items() if value != 0 or name != "alternatives"},
-                             ensure_ascii=True, sort_keys=True)  # fmt: skip
+        options = json.dumps(given, sort_keys=True)
         if (problem := self._check_options(model.id, options, is_followed)) is not None:
             raise UserError(problem)
-        return options
+        return json.dumps(given | constraints, sort_keys=True) if constraints else options
 
     def _find_problem(self, model: str, options: str, is_followed: bool) -> str | None:
         """Return why options are impossible, or None."""
@@ -147,6 +149,10 @@ class Asker:
                 return f"ctc: {model} was trained without CTC; leave it out"
             if given.get("alignments") and not can_align(system.session()):
                 return f"alignments: {model} shows no attention by which its outputs could be aligned; leave it out"
+            if "abstain" in given and system.confidence is None:
+                return f"abstain: {model} has no confidence, which dragoman calibrate fits; leave it out"
+            if "abstain" in given and is_followed:
+                return "abstain: the confidence is known when all tokens have been sent; ask without stream"
             if is_followed:
                 config.refuse_many_hypotheses()
         except UserError as error:

@@ -18,6 +18,7 @@ from dragoman.errors import MissingExtra, UserError
 from dragoman.inference.alignment.boxes import Box, Boxes
 from dragoman.inference.alignment.links import Alignment, Link
 from dragoman.inference.alignment.timings import Timing, Timings
+from dragoman.inference.constraint_files import read_format, read_glossary, read_known, read_lexicon
 from dragoman.inference.predictions import Output, Prediction, Raw, Scored
 from dragoman.inference.requests import OneInput, as_inputs, as_strings, is_single
 from dragoman.tables import Rows
@@ -86,7 +87,8 @@ class Client:
         """Return the prediction for one input, or a list of predictions for several, in order.
 
         A path object is a file, which is uploaded; a string is a text. ``options`` are those of ``/v1/predict``: beam,
-        n_best, sample, prefix, attention, … An input that cannot be read has an ``error`` in its prediction.
+        n_best, sample, prefix, attention, abstain, lexicon, … Files of constraints are read here, and their contents
+        are sent. An input that cannot be read, or whose constraint cannot be met, has an ``error`` in its prediction.
         """
         inputs = as_inputs(sources)
         predictions: list[Prediction] = []
@@ -159,7 +161,23 @@ class Client:
 
     def _asked(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         model = {} if self.model is None else {"model": self.model}
-        return model | {name: value for name, value in fields.items() if value is not None}
+        return model | {name: self._contents(name, value) for name, value in fields.items() if value is not None}
+
+    def _contents(self, name: str, value: Any) -> Any:
+        """Return what is sent for an option: of a file of constraints its contents, for a server reads none."""
+        if name == "lexicon":
+            return list(read_lexicon(value))
+        if name == "glossary":
+            return {source: "|".join(variants) for source, variants in read_glossary(value).items()}
+        if name == "known":
+            return [[*sources, answer] for sources, answer in read_known(value, self._source_names()).items()]
+        if name in ("grammar", "json_schema"):
+            return read_format(name, value)
+        return list(value) if name in ("keep", "forbid") and not isinstance(value, str) else value
+
+    def _source_names(self) -> list[str]:
+        models = [each for each in self.models() if self.model in (None, each["id"])]
+        return [source["name"] for source in models[0]["sources"]] if models and models[0]["sources"] else ["prompt"]
 
     def _send(self, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
         asked = self._asked({"inputs": [as_strings(source) for source in inputs], **options})
@@ -237,10 +255,20 @@ def read_prediction(source: Raw, described: Mapping[str, Any]) -> Prediction:
             alignment=_read_alignment(each.get("alignment")),
             timings=_read_timings(each.get("timings"), source),
             boxes=_read_boxes(each.get("boxes")),
+            confidence=each.get("confidence"),
         )
         for each in described["outputs"]
     )
-    return Prediction(source, outputs, axes, error=described.get("error"), probabilities=described.get("probabilities"))
+    return Prediction(
+        source,
+        outputs,
+        axes,
+        error=described.get("error"),
+        probabilities=described.get("probabilities"),
+        known=described.get("known", False),
+        confidence_note=described.get("confidence_note"),
+        abstained=described.get("abstained", False),
+    )
 
 
 def _read_alignment(described: Any) -> Alignment | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dragoman.data.corpus.files import PendingFile
 from dragoman.errors import UserError
-from dragoman.inference.predictions import Prediction, Raw, Scored
+from dragoman.inference.predictions import Prediction, Raw, Scored, withhold_unsure
 from dragoman.inference.requests import PreparedInput
 from dragoman.inference.session import Session
 from dragoman.inference.steps import SearchCancelled
@@ -54,8 +54,13 @@ def compute(
     models: Models, limits: Limits, task: Task, items: Sequence[Item], emit: Emit, cancelled: Callable[[], bool]
 ) -> list[Answered]:
     """Answer a batch of inputs. A mistake in one of them does not keep the others from being answered."""
+    system = models.by_id[task.model].system
     try:
-        return _compute_together(models, limits, task, items, emit, cancelled)
+        session, options = models.sessions.find(task.model, system, task.options)
+    except UserError as error:  # of the options, which all of them share
+        return [Refused(400, str(error))] * len(items)
+    try:
+        return _compute_together(session, dict(options), limits, task, items, emit, cancelled)
     except SearchCancelled:
         return [Refused(503, "the question was cancelled")] * len(items)
     except UserError as error:
@@ -72,14 +77,17 @@ def compute(
 
 
 def _compute_together(
-    models: Models, limits: Limits, task: Task, items: Sequence[Item], emit: Emit, cancelled: Callable[[], bool]
+    session: Session,
+    options: dict[str, Any],
+    limits: Limits,
+    task: Task,
+    items: Sequence[Item],
+    emit: Emit,
+    cancelled: Callable[[], bool],
 ) -> list[Answered]:
-    system = models.by_id[task.model].system
-    options = json.loads(task.options)
     if task.verb == "score":
-        return _score(system.session(), limits, items, cancelled)
+        return _score(session, limits, items, cancelled)
     shows_attention = bool(options.get("attention"))
-    session = system.session()
     answers: dict[int, Answered] = {}
     readable: dict[int, PreparedInput] = {}
     for place, item in enumerate(items):
@@ -94,7 +102,8 @@ def _compute_together(
         place = places[row]
         emit(place, to_json({"index": items[place].key, "token": token, "text": text}))
 
-    predictions = system.predict(
+    abstain = options.pop("abstain", None)  # the answer has the note that the session would warn of
+    predictions = session.predict(
         list[Any](readable.values()),  # prepared inputs are taken as they are
         **{"attention": False, "trace": False, "batch": limits.batch, "keys": [items[place].key for place in places]}
         | options,
@@ -102,6 +111,7 @@ def _compute_together(
         on_token=report if task.is_followed else None,
     )
     for place, prediction in zip(places, predictions, strict=True):
+        prediction = withhold_unsure(prediction, abstain)
         answers[place] = to_json(describe_prediction(prediction, items[place], task.verb, shows_attention, limits))
     return [answers[place] for place in range(len(items))]
 

@@ -67,6 +67,16 @@ class Limits:
     """Most tokens of a forced prefix, or of an output whose attention is asked for."""
     forbidden: int = 100
     """Most texts that are forbidden."""
+    entries: int = 10_000
+    """Most entries of a lexicon, a glossary or known answers."""
+    patterns: int = 20
+    """Most patterns of what is kept."""
+    pattern: int = 10_000
+    """Most characters of a regular expression, a grammar or a JSON schema that outputs match."""
+    kept_pattern: int = 500
+    """Most characters of a pattern of what is kept."""
+    constraint_bytes: int = 500_000
+    """Most bytes of all constraints of a request."""
     rows: int = 20_000
     """Most rows that a table of results lists."""
     points: int = 5_000

@@ -12,6 +12,7 @@ from typing import Any
 from dragoman.errors import UserError
 from dragoman.inference.load import load
 from dragoman.inference.system import System
+from dragoman.serving.constraints import Sessions
 from dragoman.serving.limits import RequestRefused
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -70,6 +71,7 @@ class Models:
         self.by_id: Mapping[str, Model] = {model.id: model for model in models}
         if len(self.by_id) < len(models):
             raise UserError("two of the runs have the same name; give them others: dragoman serve A=runs/a B=runs/b")
+        self.sessions = Sessions()
         self._by_pair = {model.languages: model for model in models if model.languages is not None}
 
     def find(self, name: str | None) -> Model:

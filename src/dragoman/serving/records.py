@@ -43,6 +43,8 @@ class Request(Record):
 Source = str | dict[str, str]  # one input: a text, or several by the names of the sources
 Count = Annotated[int, Field(ge=1)]
 Number = Annotated[int, Field(ge=0)]
+Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
+Row = Annotated[list[str], Field(min_length=2)]
 
 
 class ModelRequest(Request):
@@ -97,6 +99,24 @@ class PredictOptions(ModelRequest):
     """Add where each word comes from: links to a text, times in a recording, boxes in a picture."""
     align_unit: Literal["auto", "words", "tokens"] | None = None
     """What is aligned."""
+    abstain: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Leave out outputs that are less sure than this. For runs with a confidence."""
+    lexicon: list[str] | None = None
+    """Every output is one of these texts."""
+    lexicon_words: bool | None = None
+    """Every word of an output is in the lexicon, instead of the whole output."""
+    match: str | None = None
+    """Regular expression that a whole output matches."""
+    grammar: str | None = None
+    """Grammar in the syntax of Lark that a whole output matches."""
+    json_schema: dict[str, Any] | str | None = None
+    """JSON schema, or its text: every output is JSON that obeys it."""
+    glossary: dict[str, str] | list[Pair] | None = None
+    """Where a source phrase occurs in an input, its target phrase occurs in the output; variants are separated by |."""
+    keep: str | list[str] | None = None
+    """Regular expressions: what matches in an input occurs unchanged in the output."""
+    known: dict[str, str] | list[Row] | None = None
+    """Answers to inputs that are known: source and answer; for several sources, a list with all of them first."""
 
 
 class PredictRequest(PredictOptions):
@@ -166,6 +186,8 @@ class OutputAnswer(Answer):
     """Log-probability of each token."""
     finished: bool
     """False: cut off at the length limit."""
+    confidence: float | None = None
+    """The probability that the output is right, if the run has a confidence."""
     attention: list[list[float]] | None = None
     """On request: for each token the weights over ``labels``."""
     alternatives: list[list[Alternative]] | None = None
@@ -189,8 +211,14 @@ class PredictionAnswer(Answer):
     """With attention: the positions of the input."""
     sources: list[dict[str, Any]] | None = None
     """With attention: which of the positions belong to which source."""
+    known: bool = False
+    """The answer was given with ``known``, and the model was not asked."""
+    confidence_note: str | None = None
+    """Why the confidence may be off: it was fitted with other settings of the search."""
+    abstained: bool = False
+    """The output was left out, because it is less sure than ``abstain`` asks for. Its confidence stays."""
     error: str | None = None
-    """Why this input has no output, for example a file that cannot be read. Its output is empty then."""
+    """Why this input has no output, for example a constraint that cannot be met. Its output is empty then."""
 
 
 class PredictAnswer(Answer):
