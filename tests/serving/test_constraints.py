@@ -181,6 +181,9 @@ TOO_MUCH: list[tuple[dict[str, Any], int, str]] = [
     ({"grammar": "start: A"}, 400, "grammar"),
     ({"json_schema": "{"}, 400, "json_schema"),
     ({"json_schema": 7}, 400, "json_schema"),
+    ({"json_schema": {"multipleOf": 999_999_937}}, 400, "multipleOf"),
+    ({"json_schema": '{"multiple\\u004ff": 999999937}'}, 400, "multipleOf"),
+    ({"grammar": 'start: %json {"multipleOf": 999999937}'}, 400, "%json"),
     ({"keep": ["("]}, 400, "not a regular expression"),
     ({"keep": ["a{99999999999999999999}"]}, 400, "not a regular expression"),
 ]

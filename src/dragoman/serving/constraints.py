@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragoman.errors import UserError
+from dragoman.files.reading import parse_json
 from dragoman.inference.constraints import OPTIONS
 from dragoman.inference.session import Session
 from dragoman.inference.system import System, split_options
@@ -34,6 +35,7 @@ def take_constraints(request: PredictOptions, limits: Limits) -> dict[str, Any]:
         check_pattern(limits, name, given.get(name, ""), limits.pattern)
     for pattern in given.get("keep", ()):
         check_pattern(limits, "keep", pattern, limits.kept_pattern)
+    _refuse_unbounded(given)
     if isinstance(given.get("glossary"), list):
         given["glossary"] = _join_pairs(given["glossary"])
     if isinstance(given.get("known"), Mapping):
@@ -50,6 +52,19 @@ def check_pattern(limits: Limits, name: str, pattern: str, most: int) -> None:
     """Refuse a regular expression, a grammar or a schema that is too long."""
     if len(pattern) > most:
         raise RequestRefused(422, f"{name} has {len(pattern):,} characters; at most {most:,} are read here: shorten it")
+
+
+def _refuse_unbounded(given: dict[str, Any]) -> None:
+    """Refuse what llguidance builds without a limit of time and memory: multiples of large numbers."""
+    if "json_schema" in given:
+        try:
+            schema = json.dumps(parse_json(given["json_schema"].encode("utf-8", "replace")))  # without escapes
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"json_schema: is not JSON that can be read: {error}") from None
+        if '"multipleOf"' in schema:
+            raise UserError("json_schema: multipleOf is not taken by a server; leave it out")
+    if "%json" in given.get("grammar", ""):
+        raise UserError("grammar: %json is not taken by a server; give the schema as json_schema")
 
 
 def _join_pairs(pairs: Sequence[Sequence[str]]) -> dict[str, str]:
