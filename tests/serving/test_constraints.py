@@ -199,7 +199,7 @@ def test_what_is_wrong_or_too_much_is_said(serve_here: Serve) -> None:
 def test_settings_of_nothing_are_settings(tiny_run: Any) -> None:
     """Zero and false are not the same as leaving a setting out: the run may have another one."""
     asker = Asker(Models([Model("run", dragoman.load(tiny_run.folder))]), SERVER)
-    given: dict[str, Any] = {"min_length": 0, "sample": False, "alpha": 0.0, "ctc": 0.0, "abstain": 0.0}
+    given: dict[str, Any] = {"min_length": 0, "sample": False, "ctc": 0.0, "abstain": 0.0}
     _, question = asker.predict(PredictRequest(inputs="abc", attention=False, alternatives=0, **given))
     assert json.loads(question.task.options) == given
 
