@@ -200,6 +200,7 @@ def test_every_python_call_exists(block: Block) -> None:
     functions = {
         "dragoman.train": dragoman.train,
         **{f"dragoman.{name}": getattr(dragoman, name) for name in PYTHON_VERBS},
+        "dragoman.Client": dragoman.Client,
         "system": dragoman.System.__call__,
         **{f"system.{name}": getattr(dragoman.System, name) for name in ("predict", "stream", "score", "session")},
     }
@@ -261,7 +262,7 @@ def can_run(command: Command, place: Path) -> bool:
     needs_page = command.words[0] in ("studio", "report") or any(name.endswith(".html") for name in writes)
     needs_library = "native" in command.words or "portable" in command.words
     return (
-        command.words[0] not in ("train", "sweep", "boost")
+        command.words[0] not in ("train", "sweep", "boost", "serve")  # servers are tested in tests/serving/test_page.py
         and not needs_page
         and not (needs_library and why_unavailable() is not None)
         and all((place / name).exists() for name in reads)
@@ -286,7 +287,7 @@ def test_the_python_runs(place: Path, request: pytest.FixtureRequest, monkeypatc
     for block in blocks("python"):
         if "dragoman_runtime" in block.text and not is_native:
             continue
-        if "train(" not in block.text and "boost(" not in block.text and "runs/lm" not in block.text:
+        if not any(word in block.text for word in ("train(", "boost(", "runs/lm", "dragoman.Client")):
             exec(compile(block.text, block.where, "exec"), {})
             ran += 1
     assert ran >= 2

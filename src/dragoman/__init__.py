@@ -24,21 +24,23 @@ if TYPE_CHECKING:
     from dragoman.inference.session import Session
     from dragoman.inference.system import System
     from dragoman.recipe.check import DataCheck, check
+    from dragoman.serving.client import Client
     from dragoman.training.augmenting import Augmented, augment
     from dragoman.training.boosting import Boosted, boost
     from dragoman.training.verbs import train
 
 __version__ = "0.1.0"
 __all__ = [
-    "Audit", "Augmented", "Boosted", "Comparison", "DataCheck", "Output", "Prediction", "Report", "Scored", "Session",
-    "SeveralComparison", "System", "UserError", "__version__", "align", "augment", "boost", "calibrate", "check",
-    "compare", "evaluate", "export_run", "load", "score", "train",
+    "Audit", "Augmented", "Boosted", "Client", "Comparison", "DataCheck", "Output", "Prediction", "Report", "Scored",
+    "Session", "SeveralComparison", "System", "UserError", "__version__", "align", "augment", "boost", "calibrate",
+    "check", "compare", "evaluate", "export_run", "load", "score", "train",
 ]  # fmt: skip
 
 _HOMES = {
     "Audit": "dragoman.data.audit.audit",
     "Augmented": "dragoman.training.augmenting",
     "Boosted": "dragoman.training.boosting",
+    "Client": "dragoman.serving.client",
     "Comparison": "dragoman.evaluation.compare",
     "DataCheck": "dragoman.recipe.check",
     "Output": "dragoman.inference.predictions",

@@ -22,6 +22,8 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))  # for hostile_requests: pytest's importlib mode adds no folder
+
 LONG = os.environ.get("DRAGOMAN_FAULTS") == "long"
 RESULTS = Path(__file__).parent / "results.json"
 

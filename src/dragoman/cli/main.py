@@ -24,6 +24,7 @@ from dragoman.cli.help import PlainCommand, PlainGroup
 from dragoman.cli.inspect import inspect, report
 from dragoman.cli.parts import parts
 from dragoman.cli.predict import predict
+from dragoman.cli.serve import serve
 from dragoman.cli.studio import studio
 from dragoman.cli.sweep import sweep
 from dragoman.cli.train import train
@@ -44,6 +45,7 @@ VERBS = (
     report,
     export,
     studio,
+    serve,
     parts,
 )  # in the order of the help
 

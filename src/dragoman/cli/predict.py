@@ -165,6 +165,9 @@ def predict(
             metavar="FORMAT",
         ),
     ] = None,
+    alternatives: Annotated[
+        int, typer.Option(min=0, help="With --json: add so many of the likeliest tokens at each place of an output.")
+    ] = 0,
     device: Device = "auto",
     engine: Engine = "auto",
     out: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
@@ -201,6 +204,8 @@ def predict(
     messages = Messages.of(quiet, verbose)
     if maps and not as_json:
         raise UserError("--maps: attention maps are only printed as JSON; add --json")
+    if alternatives and not as_json:
+        raise UserError("--alternatives: other tokens are only printed as JSON; add --json")
     if abstain_file is not None and abstain is None:
         raise UserError("--abstain-file collects what --abstain leaves out; give the confidence, e.g. --abstain 0.9")
     part = Shard.parse(shard)
@@ -273,6 +278,7 @@ def predict(
                 trace=False,
                 probabilities=as_json,
                 maps=maps,
+                alternatives=alternatives,
                 prefix=prefix,
                 abstain=abstain,
                 first=chunk[0][0],

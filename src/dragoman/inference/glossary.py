@@ -70,7 +70,7 @@ def compile_kept(patterns: Sequence[str]) -> list[regex.Pattern[str]]:
             raise UserError(f"keep: the pattern has {len(pattern):,} characters, at most {MOST_PATTERN:,} are read")
         try:
             compiled.append(regex.compile(pattern))
-        except regex.error as error:
+        except (regex.error, ValueError, OverflowError, RecursionError) as error:
             raise UserError(f"keep: {pattern!r} is not a regular expression: {error}; correct it") from None
     return compiled
 

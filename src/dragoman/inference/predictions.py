@@ -42,6 +42,9 @@ class Output:
     alignment: Alignment | None = None  # on request: links to the units of the sources that are texts
     timings: Timings | None = None  # on request: when its units are heard in a recording
     boxes: Boxes | None = None  # on request: where its units are in a picture
+    alternatives: tuple[tuple[tuple[str, float], ...], ...] | None = (
+        None  # on request: at each place the likeliest tokens with their log-probabilities, best first
+    )
     confidence: float | None = None  # the probability that it is right; None: the run has none fitted
 
     def __repr__(self) -> str:
@@ -58,6 +61,10 @@ class Output:
         for name in ("alignment", "timings", "boxes"):
             if (found := getattr(self, name)) is not None:
                 plain[name] = found.to_json()
+        if self.alternatives is not None:
+            plain["alternatives"] = [
+                [{"token": token, "log_prob": log_prob} for token, log_prob in place] for place in self.alternatives
+            ]
         if maps:
             plain["attention_maps"] = _rounded(None if self.attention is None else self.attention.transpose(1, 0, 2))
             plain["self_attention"] = _rounded(self.self_attention)
@@ -270,9 +277,23 @@ def withhold(prediction: Prediction) -> Prediction:
     return replace(prediction, outputs=(nothing,), trace=None, probabilities=None, abstained=True)
 
 
+def withhold_unsure(prediction: Prediction, abstain: float | None) -> Prediction:
+    """Return the prediction, without its outputs if the best of them has a lower confidence than ``abstain``."""
+    is_unsure = abstain is not None and prediction.confidence is not None and prediction.confidence < abstain
+    return withhold(prediction) if is_unsure else prediction
+
+
 def texts_of(predictions: Iterable[Prediction]) -> list[str]:
     """Return the text of each prediction's best output."""
     return [prediction.text for prediction in predictions]
+
+
+def output_text(tokens: Sequence[int], target: Tokenizer, prompt: str | None = None) -> str:
+    """Return the text of an output, or of its beginning. ``prompt``: what it was made to begin with."""
+    text = target.decode(tokens)
+    if prompt:  # as it was written, also where the model read <unk>
+        text = prompt + text[len(target.decode(target.encode(prompt))) :]
+    return text
 
 
 def self_attention_columns(source: Sequence[str], tokens: Sequence[str], reads_source: bool) -> list[str]:
@@ -293,11 +314,8 @@ def _with_text(trace: Trace, target: Tokenizer) -> Trace:
 def _make_output(hypothesis: Hypothesis, axes: Mapping[str, Axis], target: Tokenizer, prompt: str | None) -> Output:
     attention = hypothesis.attention  # (T, A, S), with padding
     positions = sum(len(axis.labels) for axis in axes.values())
-    text = target.decode(hypothesis.tokens)
-    if prompt:  # as it was written, also where the model read <unk>
-        text = prompt + text[len(target.decode(target.encode(prompt))) :]
     return Output(
-        text,
+        output_text(hypothesis.tokens, target, prompt),
         hypothesis.score,
         hypothesis.log_prob,
         tuple(target.pieces(hypothesis.tokens)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
@@ -20,7 +20,14 @@ from dragoman.errors import OtherSearch, UserError
 from dragoman.inference.alignment.aligner import InputAligner, can_align, refuse_unaligned
 from dragoman.inference.alignment.units import check_unit
 from dragoman.inference.batches import answer_in_batches
-from dragoman.inference.predictions import Prediction, Scored, empty_prediction, known_prediction, withhold
+from dragoman.inference.predictions import (
+    Prediction,
+    Scored,
+    empty_prediction,
+    known_prediction,
+    output_text,
+    withhold_unsure,
+)
 from dragoman.inference.requests import (
     OneInput,
     PreparedInput,
@@ -30,7 +37,7 @@ from dragoman.inference.requests import (
     check_batch,
     is_single,
 )
-from dragoman.inference.steps import Steps
+from dragoman.inference.steps import SearchCancelled, Steps
 from dragoman.inference.workers import choose_run
 from dragoman.runs.confidence import missing_confidence
 from dragoman.search.trace import Result
@@ -38,6 +45,8 @@ from dragoman.tables import Rows
 
 if TYPE_CHECKING:
     from dragoman.inference.scoring import ScoredTokens
+
+OnToken: TypeAlias = Callable[[int, str, str], None]  # the index of an input, a token, the text so far
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,6 +99,9 @@ class Session(Steps):
         cancelled: Callable[[], bool] | None = None,
         workers: int | None = 1,
         abstain: float | None = None,
+        keys: Sequence[int] | None = None,
+        alternatives: int = 0,
+        on_token: OnToken | None = None,
     ) -> Iterator[Prediction]:
         """Yield one prediction per input, in order, as soon as the batches that they are in are done.
 
@@ -102,6 +114,9 @@ class Session(Steps):
         classifier, those of all its classes. When ``cancelled`` returns True, ``SearchCancelled`` is raised.
         ``workers``: processes that answer; None: as many as there are cores, as far as there is work for them.
         ``abstain``: leave out the outputs for inputs whose best output has a lower confidence than this, from 0 to 1.
+        ``keys``: numbers that seed sampling, one for each input, in place of ``first`` and ``step``. ``alternatives``:
+        so many of the likeliest tokens at each place of an output. ``on_token`` is called after each token of greedy
+        search or of a single sample with the index of the input, the token, and the text so far.
         """
         check_batch(batch)
         check_unit(align_unit)
@@ -121,17 +136,28 @@ class Session(Steps):
                 raise UserError("a language model's inputs are what its outputs begin with: put the prefix there")
             prefix = [prepared.texts.get(SOURCE, "") for prepared in inputs]
 
+        if keys is not None and len(keys) != len(inputs):
+            raise UserError(f"a sampling key is needed for each input: got {len(keys)} for {len(inputs)} inputs")
+        seeds = [first + step * row for row in range(len(inputs))] if keys is None else keys
+
         def answer(readable: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
-            predictions = self._settle(readable)
+            predictions = self._settle(readable, cancelled)
             rows = [row for row in readable if row not in predictions]
             tokens = None if prefix is None else [self.system.target.encode(prefix[row]) for row in rows]
-            keys = [first + step * row for row in rows]
             asked = [readable[row] for row in rows]
+
+            def report(place: int, written: tuple[int, ...]) -> None:
+                row, target = rows[place], self.system.target
+                assert on_token is not None
+                text = output_text(written, target, None if prefix is None else prefix[row])
+                on_token(row, target.pieces(written[-1:])[0], text)
+
             results: Sequence[Result | TooLong] = ()
             if asked:
                 results = self.search_each(
-                    asked, tokens, keys=keys, attention=attention, trace=trace, cancelled=cancelled
-                )
+                    asked, tokens, keys=[seeds[row] for row in rows], attention=attention, trace=trace,
+                    cancelled=cancelled, on_token=None if on_token is None else report,
+                )  # fmt: skip
             for row, found in zip(rows, results, strict=True):
                 prepared = readable[row]
                 result = self._obeying(prepared, found)
@@ -145,6 +171,8 @@ class Session(Steps):
                     prediction = aligner.align(prediction, result.hypotheses)
                 if maps:
                     prediction = self.add_self_attention(prediction, prepared, result)
+                if alternatives:
+                    prediction = self.add_alternatives(prediction, prepared, result, alternatives)
                 if keep_arrays:
                     prediction = replace(prediction, arrays=self.file_arrays(prepared))
                 predictions[row] = prediction
@@ -152,12 +180,11 @@ class Session(Steps):
                 predictions |= self._with_probabilities(readable, predictions)
             return predictions
 
-        if cancelled is not None:  # which only this process can ask
+        if cancelled is not None or on_token is not None:  # which only this process can ask
             workers = 1
         run = choose_run(workers, len(inputs), batch, self.engine.place)
         for prediction in answer_in_batches(inputs, batch, answer, run):
-            is_unsure = abstain is not None and prediction.confidence is not None and prediction.confidence < abstain
-            yield withhold(prediction) if is_unsure else prediction
+            yield withhold_unsure(prediction, abstain)
 
     def _expect_confidence(self, has_prefix: bool) -> None:
         """Raise an error if the outputs will have no confidence, and warn if it was fitted for another search."""
@@ -167,11 +194,15 @@ class Session(Steps):
         if (note := self.confidence_note(has_prefix)) is not None:
             warnings.warn(f"{note}; dragoman calibrate fits it for other settings", OtherSearch, stacklevel=3)
 
-    def _settle(self, inputs: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
+    def _settle(
+        self, inputs: Mapping[int, PreparedInput], cancelled: Callable[[], bool] | None
+    ) -> dict[int, Prediction]:
         """Return the predictions that need no search: known answers, and inputs whose constraints cannot be met."""
         settled: dict[int, Prediction] = {}
         for row, prepared in inputs.items() if self.constraints is not None else ():
             assert self.constraints is not None
+            if cancelled is not None and cancelled():  # looking for what is kept takes up to a second for an input
+                raise SearchCancelled("the search was cancelled")
             answer = self.constraints.known_answer(prepared)
             if answer is not None:
                 settled[row] = known_prediction(prepared.source, answer)

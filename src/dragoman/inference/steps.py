@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +52,8 @@ class Steps:
 
     def prepare(self, source: Any) -> PreparedInput:
         """Turn an input into what the engine reads. Files are checked and read later, a batch at a time."""
+        if isinstance(source, PreparedInput):
+            return source
         source = as_strings(source)
         texts = texts_by_source(source, self._names)
         if (problem := self._too_many_characters(texts)) is not None:
@@ -100,13 +102,15 @@ class Steps:
         trace: bool = True,
         deadline: float | None = None,
         cancelled: Callable[[], bool] | None = None,
+        on_token: Callable[[int, tuple[int, ...]], None] | None = None,
     ) -> list[Result]:
         """Search for the outputs of a batch of inputs whose files have been read.
 
         ``prefixes`` are the tokens that each output has to begin with, ``keys`` the numbers that seed sampling.
         Without ``trace``, the results need not have any.
         ``deadline`` is a time of ``time.monotonic``. When it has passed, ``DeadlineExceeded`` is raised; when
-        ``cancelled`` returns True, ``SearchCancelled``. Both are looked at once per token.
+        ``cancelled`` returns True, ``SearchCancelled``. Both are looked at once per token. ``on_token`` is called with
+        the number of an input and its tokens so far; for greedy search, or a single sample.
         """
         limits = [
             self.length_limit(prepared, () if prefixes is None else prefixes[row])
@@ -121,6 +125,7 @@ class Steps:
             attention=attention and self.engine.has_attention,
             trace=trace,
             on_step=_interruption(deadline, cancelled),
+            on_token=on_token,
             further=None if self.constraints is None else self.constraints.make_rules(inputs),
         )
 
@@ -130,11 +135,12 @@ class Steps:
         prefixes: Sequence[Sequence[int]] | None = None,
         *,
         keys: Sequence[int],
+        on_token: Callable[[int, tuple[int, ...]], None] | None = None,
         **options: Any,
     ) -> list[Result | TooLong]:
         """Search as ``search`` does; an input that is too long for the model or the memory has the error as result."""
         try:
-            return list(self.search(inputs, prefixes, keys=keys, **options))
+            return list(self.search(inputs, prefixes, keys=keys, on_token=on_token, **options))
         except (TooLong, MemoryError, RuntimeError) as error:
             if not isinstance(error, TooLong) and not is_out_of_memory(error):
                 raise
@@ -143,13 +149,12 @@ class Steps:
                     f"there is not enough memory for an input of {inputs[0].length:,} positions; shorten or split it"
                 )
                 return [error if isinstance(error, TooLong) else TooLong(sentence)]
-        return [
-            result
-            for row, prepared in enumerate(inputs)
-            for result in self.search_each(
-                [prepared], None if prefixes is None else [prefixes[row]], keys=[keys[row]], **options
-            )
-        ]
+        results: list[Result | TooLong] = []
+        for row, prepared in enumerate(inputs):
+            own = None if on_token is None else partial(_report_as, on_token, row)
+            prefix = None if prefixes is None else [prefixes[row]]
+            results += self.search_each([prepared], prefix, keys=[keys[row]], on_token=own, **options)
+        return results
 
     def describe(
         self,
@@ -252,6 +257,20 @@ class Steps:
         )
         return replace(prediction, outputs=outputs, self_attention=maps.encoder)
 
+    def add_alternatives(
+        self, prediction: Prediction, prepared: PreparedInput, result: Result, count: int
+    ) -> Prediction:
+        """Return the prediction with the ``count`` likeliest tokens at each place of each of its outputs."""
+        paths = self.force(prepared, [hypothesis.tokens for hypothesis in result.hypotheses], alternatives=count)
+        outputs = []
+        for output, path in zip(prediction.outputs, paths, strict=True):
+            rows = zip(path.alternatives.tolist(), path.alternative_log_probs.tolist(), strict=True)
+            places = tuple(
+                tuple(zip(self.system.target.pieces(tokens), log_probs, strict=True)) for tokens, log_probs in rows
+            )
+            outputs.append(replace(output, alternatives=places))
+        return replace(prediction, outputs=tuple(outputs))
+
     def represent(self, inputs: Sequence[PreparedInput]) -> tuple[np.ndarray, str]:
         """Return one vector per input, (B, D), and what the vectors are, in words."""
         return self.engine.represent([prepared.arrays for prepared in inputs])
@@ -265,6 +284,11 @@ class Steps:
         """Return the sources that are files as the model read them."""
         arrays = self.engine.own_arrays(prepared.arrays)
         return {name: arrays[name] for name, modality in self.system.modalities.items() if modality.is_file}
+
+
+def _report_as(on_token: Callable[[int, tuple[int, ...]], None], row: int, _: int, tokens: tuple[int, ...]) -> None:
+    """Report the tokens of the only input of a search as those of input ``row``."""
+    on_token(row, tokens)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

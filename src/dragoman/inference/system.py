@@ -51,7 +51,8 @@ if TYPE_CHECKING:  # a run that the native library computes for is loaded withou
     from dragoman.nn.model import Model
 
 STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "alignments", "align_unit", "prefix", "first", "step",
-                  "keep_arrays", "probabilities", "cancelled", "workers", "abstain")  # fmt: skip
+                  "keep_arrays", "probabilities", "cancelled", "workers", "abstain", "keys", "alternatives",
+                  "on_token")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -233,7 +234,7 @@ class System:
         is the prompt and its continuation, and an empty prompt is the start of a text. A file that cannot be read has
         an empty output as well, and the prediction's ``error`` says why.
         """
-        asked, settings = _split_options(options)
+        asked, settings = split_options(options)
         return self.session(**settings).predict(sources, **asked)
 
     def stream(self, sources: OneInput | Iterable[OneInput], **options: Any) -> Iterator[Prediction]:
@@ -241,7 +242,7 @@ class System:
 
         The options are those of ``Session.stream``; all others are search settings.
         """
-        asked, settings = _split_options(options)
+        asked, settings = split_options(options)
         return self.session(**settings).stream(sources, **asked)
 
     @overload
@@ -378,7 +379,7 @@ class System:
         return replace(system, combined=ProgramEngine(system.inputs, runner, engine))
 
 
-def _split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of ``Session.stream``, and the search settings."""
     asked = {name: value for name, value in options.items() if name in STREAM_OPTIONS}
     return asked, {name: value for name, value in options.items() if name not in STREAM_OPTIONS}

@@ -40,12 +40,13 @@ def choose_run(workers: int | None, inputs: int, batch: int, place: str) -> Run:
     check_workers(workers)
     batches = -(-inputs // batch)
     count = min(available_cores(), batches // BATCHES_EACH) if workers is None else min(workers, batches)
-    if count <= 1 or not _can_fork(place):
+    if count <= 1 or not can_fork(place):
         return answer_in_turn
     return partial(answer_in_workers, count)
 
 
-def _can_fork(place: str) -> bool:
+def can_fork(place: str) -> bool:
+    """Tell whether processes may be forked from one whose engine computes at this place."""
     # macOS has fork, but its system libraries may crash after it
     return sys.platform.startswith("linux") and not place.startswith("cuda")
 

@@ -101,6 +101,16 @@ class SearchConfig(Section):
                 "normalize = gnmt (--normalize gnmt) as well, or leave alpha out"
             )
 
+    def refuse_many_hypotheses(self) -> None:
+        """Refuse settings under which a source has several hypotheses, so that its output is not known till the end."""
+        if self.sample and self.samples > 1:
+            raise ConfigError("search: tokens can be followed for one sample only; leave n_best and samples out")
+        if not self.sample and self.beam > 1:
+            raise ConfigError(
+                f"search: tokens can be followed in greedy search and sampling only, and beam = {self.beam} chooses "
+                "its output at the end; set beam = 1, or sample"
+            )
+
     def penalty(self, length: int) -> float:
         """Return what the summed log-probability of an output of ``length`` tokens is divided by."""
         if self.normalize == "average":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -17,7 +17,9 @@ from dragoman.search.paths import Sampler, follow
 from dragoman.search.rows import DecoderRows, SearchDecoder, device_of
 from dragoman.search.rules import Rule, build_rules
 from dragoman.search.trace import Candidates, RecordedStep, Result, SearchRecord
-from dragoman.types import KEPT
+from dragoman.types import FINISHED, KEPT
+
+OnToken: TypeAlias = Callable[[int, tuple[int, ...]], None]  # a source, and its tokens so far
 
 MakeRules = Callable[[np.ndarray], Sequence[Rule]]  # rules for one search, from the length limits of all sources
 LEAVING = 8  # sources that are done leave when one in so many is: copying the state of the others takes time too
@@ -29,6 +31,22 @@ class Chooser(Protocol):
     def choose(self, rows: DecoderRows, totals: np.ndarray, active: np.ndarray) -> Candidates: ...
 
     def satisfied(self, candidates: Candidates, active: np.ndarray, length: int) -> np.ndarray: ...
+
+
+class TokenReport:
+    """Tells the tokens of each source while its only hypothesis grows."""
+
+    def __init__(self, members: Sequence[int], prefixes: Sequence[tuple[int, ...]], on_token: OnToken) -> None:
+        self._members, self._on_token = members, on_token
+        self._written = [list(tokens) for tokens in prefixes]
+
+    def add(self, candidates: Candidates, active: np.ndarray, alive: np.ndarray) -> None:
+        """Report the tokens that one step has chosen for the ``active`` sources that are ``alive``, (B,) each."""
+        chosen = (candidates.fate == KEPT) | (candidates.fate == FINISHED)  # (B, C)
+        for row in np.flatnonzero(alive & chosen.any(1)).tolist():
+            source = int(active[row])
+            self._written[source].append(int(candidates.token[row, chosen[row].argmax()]))
+            self._on_token(self._members[source], tuple(self._written[source]))
 
 
 @torch.inference_mode()
@@ -46,6 +64,7 @@ def search(
     need_attention: bool = False,
     need_trace: bool = True,
     on_step: Callable[[], None] | None = None,
+    on_token: OnToken | None = None,
     further: MakeRules | None = None,
 ) -> list[Result]:
     """Search for the outputs of ``sources`` sources and return one result per source, in their order.
@@ -55,7 +74,9 @@ def search(
     are part of the output and of its score. A prefix that ends in the end symbol, or reaches the limit, is the
     output. ``keys`` name the sources for sampling (default: their position), so that an input samples the same
     output in any batch. Without ``need_trace`` the results have traces without steps. ``on_step`` is called before each
-    token, and may end the search by raising. ``further`` makes rules beside those of the config, from the limits.
+    token, and may end the search by raising. ``on_token`` is called after each token, with the source and all its
+    tokens so far, a prefix included. For that there has to be one hypothesis per source: greedy search, or one sample.
+    ``further`` makes rules beside those of the config, from the limits.
     """
     most = _limits(limits, config, sources)
     if prefix is not None and len(prefix) != sources:
@@ -64,6 +85,8 @@ def search(
         raise UserError(f"a sampling key is needed for each source: got {len(keys)} for {sources} sources")
     if not sources:
         return []
+    if on_token is not None:
+        config.refuse_many_hypotheses()
     forced = [tuple(tokens) for tokens in prefix] if prefix is not None else [()] * sources
     groups: dict[tuple[int, bool], list[int]] = defaultdict(list)
     for source, tokens in enumerate(forced):
@@ -95,7 +118,8 @@ def search(
                 decoder, state, opening, members=members, rules=rules, eos=eos, need_attention=need_attention,
                 single=config.sample or config.beam == 1,
             )  # fmt: skip
-            outcomes = _run(rows, chooser, prefixes, limit, on_step).results(config, need_trace)
+            report = None if on_token is None else TokenReport(members, prefixes, on_token)
+            outcomes = _run(rows, chooser, prefixes, limit, on_step, report).results(config, need_trace)
         for source, result in zip(members, outcomes, strict=True):
             results[source] = result
     return [result for result in results if result is not None]
@@ -107,6 +131,7 @@ def _run(
     forced: Sequence[tuple[int, ...]],
     limits: np.ndarray,
     on_step: Callable[[], None] | None,
+    report: TokenReport | None,
 ) -> SearchRecord:
     """Search until every source is done. The sources in ``rows`` have prefixes of one length."""
     attention = rows.attention()  # (B, k, T, A, S)
@@ -127,6 +152,8 @@ def _run(
         candidates = chooser.choose(rows, totals, active)
         looked = None if attention is None else attention[:, :, -1]
         record.add(RecordedStep(active, origin, (totals > -np.inf).sum(1), candidates, looked), alive)
+        if report is not None:
+            report.add(candidates, active, alive)
         kept = candidates.fate == KEPT  # (B, C)
         continues = kept.any(1)
         cut = (limits[active] <= length) & continues

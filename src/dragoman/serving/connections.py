@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.errors import MissingExtra
 from dragoman.serving.limits import Limits
@@ -33,6 +33,41 @@ class Connection(h11.Connection):
             raise
 
 
+class JoinedWrites:
+    """A transport that sends what is written in one turn of the event loop with one call of the system.
+
+    uvicorn writes the head and the body of an answer one after the other.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._written: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send data soon."""
+        if not self._written:
+            self._loop.call_soon(self._flush)
+        self._written.append(data)
+
+    def write_eof(self) -> None:
+        """Send what was written, and the end."""
+        self._flush()
+        self._transport.write_eof()
+
+    def close(self) -> None:
+        """Close the connection after what was written is sent."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        written, self._written = self._written, []
+        if written and not self._transport.is_closing():
+            self._transport.write(b"".join(written))
+
+
 def make_protocol(limits: Limits) -> type[asyncio.Protocol]:
     """Return the protocol to give to ``uvicorn.Config(http=…)``."""
 
@@ -47,7 +82,7 @@ def make_protocol(limits: Limits) -> type[asyncio.Protocol]:
             self._has_begun = False  # some of a head has arrived
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
+            super().connection_made(cast(asyncio.Transport, JoinedWrites(transport, self.loop)))
             if len(self.connections) > limits.connections:
                 self._refuse(503, f"there are {limits.connections:,} connections already; close some, or ask later")
                 return

@@ -11,10 +11,13 @@ from dragoman.errors import UserError
 class RequestRefused(UserError):
     """A request is not answered. ``status`` is the HTTP status that says so."""
 
-    def __init__(self, status: int, sentence: str, retry_after: int | None = None) -> None:
+    def __init__(
+        self, status: int, sentence: str, retry_after: int | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(sentence)
         self.status = status
         self.retry_after = retry_after  # seconds, for the header Retry-After
+        self.headers = {**(headers or {}), **({} if retry_after is None else {"Retry-After": str(retry_after)})}
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Limits:
     """Seconds after which a connection on which nothing was sent is closed."""
 
     # The question
+    texts: int = 128
+    """Most inputs of one request."""
     sources: int = 32
     """Most texts of one input."""
     characters: int = 20_000
@@ -62,6 +67,16 @@ class Limits:
     """Most tokens of a forced prefix, or of an output whose attention is asked for."""
     forbidden: int = 100
     """Most texts that are forbidden."""
+    entries: int = 10_000
+    """Most entries of a lexicon, a glossary or known answers."""
+    patterns: int = 20
+    """Most patterns of what is kept."""
+    pattern: int = 10_000
+    """Most characters of a regular expression, a grammar or a JSON schema that outputs match."""
+    kept_pattern: int = 500
+    """Most characters of a pattern of what is kept."""
+    constraint_bytes: int = 500_000
+    """Most bytes of all constraints of a request."""
     rows: int = 20_000
     """Most rows that a table of results lists."""
     points: int = 5_000
@@ -76,6 +91,8 @@ class Limits:
     """Most bytes of a table that a request names."""
 
     # The queue
+    worker_bytes: int = 4_000_000_000
+    """Most bytes of memory that a worker may take beyond those of the models."""
     slots: int = 2
     """Number of answers that are computed at a time."""
     reserved: int = 1
@@ -90,6 +107,14 @@ class Limits:
     """Seconds in which a question has to be answered, waiting included."""
     table_seconds: float = 900.0
     """The same for a question about all rows of a table."""
+
+    # The batches, where inputs of several questions are computed together
+    batch: int = 32
+    """Most inputs that are computed together."""
+    window: float = 0.005
+    """Seconds for which a batch waits for as many inputs as the last one had."""
+    drain_seconds: float = 20.0
+    """Seconds in which a server that is being stopped answers what it has accepted."""
 
     def check(self, name: str, number: int | None, what: str = "") -> None:
         """Refuse a number that is larger than the limit of this name. ``what`` is what messages call it."""
@@ -112,3 +137,10 @@ class Limits:
                 422,
                 f"{name} has {len(text):,} characters; at most {self.characters:,} are read here: shorten or split it",
             )
+
+
+SERVER = Limits(
+    connections=1_000, beam=32, n_best=32, samples=32, max_length=2_000, alternatives=20, weights=5_000_000,
+    waiting=512, question_seconds=30.0,
+)  # fmt: skip
+"""The limits of ``dragoman serve``, which may have many clients. ``waiting`` counts inputs there."""

@@ -6,14 +6,13 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from dragoman.errors import UserError
 from dragoman.files.reading import parse_json
 from dragoman.serving.limits import RequestRefused
-from dragoman.serving.queue import Job, Queue
 
 MOST_VALUES = 20_000  # of one question
 
@@ -26,24 +25,46 @@ Value = TypeVar("Value")
 def parse_question(body: bytes, kind: type[Question]) -> Question:
     """Return a body as a record. Raise a ``UserError`` that names the field for one that is none."""
     try:
-        return kind.model_validate(parse_json(body, _refuse_constant, MOST_VALUES))
-    except ValidationError as error:  # a ValueError too
-        first = error.errors()[0]
-        field = ".".join(str(name) for name in first["loc"])
-        raise UserError(f"{field[:100] or 'the request'}: {first['msg']}") from None
+        value = parse_json(body, _refuse_constant, MOST_VALUES)
     except UnicodeDecodeError:
         raise UserError("the request is not UTF-8; send JSON in UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"the request is not JSON that can be read: {error}") from None
+    return validate_question(value, kind)
+
+
+def validate_question(value: Any, kind: type[Question]) -> Question:
+    """Return a value as a record. Raise a ``UserError`` that names the field for one that is none."""
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(name) for name in first["loc"])
+        raise UserError(f"{field[:100] or 'the request'}: {first['msg'][:300]}") from None
 
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number of JSON")
 
 
-async def answer(
-    queue: Queue, receive: Receive, work: Callable[[Job], Value], *, seconds: float, is_long: bool = False
-) -> Value:
+class Submitted(Protocol):
+    """A question that was submitted to a queue."""
+
+    @property
+    def future(self) -> Future[Any]: ...
+
+    def cancel(self) -> None: ...
+
+    def too_late(self) -> RequestRefused: ...
+
+
+class Submits(Protocol):
+    """A queue: one that computes questions in turns, or one that computes their inputs together."""
+
+    def submit(self, work: Any, *, seconds: float, is_long: bool = False) -> Submitted: ...
+
+
+async def answer(queue: Submits, receive: Receive, work: Any, *, seconds: float, is_long: bool = False) -> Any:
     """Let the queue compute an answer, and return it.
 
     ``receive`` is that of the ASGI request, whose body has been read. If the client goes away, or
@@ -51,7 +72,7 @@ async def answer(
     without waiting for that.
     """
     job = queue.submit(work, seconds=seconds, is_long=is_long)
-    gone = asyncio.ensure_future(_wait_for_disconnect(receive))
+    gone = asyncio.ensure_future(wait_for_disconnect(receive))
     done = _as_future(job.future)
     try:
         await asyncio.wait({gone, done}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -65,7 +86,8 @@ async def answer(
         gone.cancel()
 
 
-async def _wait_for_disconnect(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
+    """Wait until the client of a request, whose body has been read, goes away."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -18,8 +18,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import torch
-
 from dragoman.serving.limits import Limits, RequestRefused
 
 Value = TypeVar("Value")
@@ -126,6 +124,8 @@ class Queue:
         self._computing: set[QueuedJob] = set()
         self._mean = 0.1  # seconds that a question computes, as of late
         self._is_closed = False
+        import torch  # here, because a server whose workers do without it uses the rest of this file
+
         # The slots share the cores. Threads beyond the cores would slow each other down.
         threads = max(1, torch.get_num_threads() // limits.slots)
         self._pool = ThreadPoolExecutor(

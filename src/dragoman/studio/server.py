@@ -40,7 +40,7 @@ from typing import Any, TypeVar
 
 from dragoman.errors import MissingExtra, UserError
 from dragoman.serving.guard import Guard
-from dragoman.serving.limits import Limits, RequestRefused
+from dragoman.serving.limits import Limits
 from dragoman.serving.questions import answer, parse_question
 from dragoman.serving.queue import Job, Queue
 from dragoman.studio import records
@@ -54,12 +54,11 @@ from dragoman.studio.views.runs import describe_audit, describe_settings, descri
 try:
     from fastapi import FastAPI, Request, Response
     from fastapi.concurrency import run_in_threadpool
-    from fastapi.exceptions import RequestValidationError
     from fastapi.responses import FileResponse
-    from starlette.exceptions import HTTPException
-    from starlette.responses import JSONResponse
 except ImportError:
     raise MissingExtra("fastapi and uvicorn", "studio", "the studio") from None
+
+from dragoman.serving.problems import add_problem_handlers, respond_with_problem
 
 PORT = 8400
 PAGE_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}  # starlette adds the charset
@@ -117,29 +116,7 @@ def create_application(folders: Sequence[Path], device: str = "auto", limits: Li
         check_request(question, limits)
         return await compute(request, lambda job: work(question, job), is_table)
 
-    @app.exception_handler(UserError)
-    async def report_user_error(_: Request, error: UserError) -> Response:
-        if isinstance(error, RequestRefused):
-            response = _respond_with_problem(error.status, str(error))
-            if error.retry_after is not None:
-                response.headers["Retry-After"] = str(error.retry_after)
-            return response
-        return _respond_with_problem(404 if isinstance(error, NotFound) else 400, str(error))
-
-    @app.exception_handler(RequestValidationError)
-    async def report_invalid_request(_: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        field = ".".join(str(name) for name in first["loc"][1:])
-        return _respond_with_problem(400, f"{field or 'the request'}: {first['msg']}")
-
-    @app.exception_handler(HTTPException)
-    async def report_http_error(request: Request, error: HTTPException) -> Response:
-        return _respond_with_problem(error.status_code, f"{request.url.path[:200]}: {str(error.detail).lower()}")
-
-    @app.exception_handler(Exception)
-    async def report_bug(_: Request, error: Exception) -> Response:
-        name = type(error).__name__
-        return _respond_with_problem(500, f"the studio failed ({name}): a mistake in it; its terminal shows where")
+    add_problem_handlers(app, "the studio", NotFound)
 
     @app.get("/api/runs")
     def runs() -> Response:
@@ -206,7 +183,7 @@ def create_application(folders: Sequence[Path], device: str = "auto", limits: Li
 
     @app.post("/{path:path}")
     def nothing(path: str) -> Response:
-        return _respond_with_problem(404, f"/{path[:200]}: not found")
+        return respond_with_problem(404, f"/{path[:200]}: not found")
 
     @app.get("/{path:path}")
     def page(path: str) -> Response:
@@ -273,7 +250,3 @@ def _to_json(answer: Answer) -> bytes:
     else:
         text = f"[{','.join(record.model_dump_json() for record in answer)}]"
     return text.encode("utf-8", "replace")
-
-
-def _respond_with_problem(status: int, sentence: str) -> Response:
-    return JSONResponse(records.Problem(error=sentence).model_dump(), status)

@@ -17,7 +17,8 @@ from pathlib import Path
 from dragoman.data.media import file_kinds, suffix_kind
 from dragoman.data.reading.rows import TABLE_SUFFIXES
 from dragoman.errors import UserError
-from dragoman.serving.limits import Limits, RequestRefused
+from dragoman.serving.limits import Limits
+from dragoman.serving.uploads import write_upload
 from dragoman.studio.library import NotFound
 from dragoman.studio.records import SourceFile, Upload
 from dragoman.studio.views.media import CONTENT_TYPES
@@ -59,20 +60,7 @@ class Uploads:
             )
         identity = f"upload-{secrets.token_hex(8)}"
         path = Path(self._folder.name) / f"{identity}{suffix}"  # the name that was given never becomes a path
-        size = 0
-        try:
-            with path.open("wb") as file:
-                async for chunk in chunks:
-                    size += len(chunk)
-                    if size > self._limits.upload_bytes:
-                        most = self._limits.upload_bytes
-                        raise RequestRefused(413, f"{name}: larger than {most:,} bytes; give a smaller file")
-                    file.write(chunk)
-            if not size:
-                raise UserError(f"{name}: the file is empty")
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
+        size = await write_upload(path, name, chunks, self._limits)
         record = Upload(id=identity, name=os.path.basename(name), kind=kind, size=size, url=f"/api/uploads/{identity}")
         self._stored[identity] = StoredUpload(path, record)
         while sum(upload.record.size for upload in self._stored.values()) > self._limits.stored_bytes:

@@ -111,6 +111,7 @@ class Engine(ABC):
         attention: bool = False,
         trace: bool = True,
         on_step: Callable[[], None] | None = None,
+        on_token: Callable[[int, tuple[int, ...]], None] | None = None,
         further: MakeRules | None = None,
     ) -> list[Result]:
         """Search for the outputs of a batch of inputs. The arguments are those of ``dragoman.search.run.search``.
@@ -139,6 +140,7 @@ class Engine(ABC):
                 need_attention=attention,
                 need_trace=trace,
                 on_step=on_step,
+                on_token=on_token,
                 further=further,
             )
             if decoder is self.decoder:

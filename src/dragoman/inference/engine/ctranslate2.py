@@ -88,12 +88,15 @@ class CTranslate2Engine(SingleEngine):
         attention: bool = False,
         trace: bool = True,
         on_step: Callable[[], None] | None = None,
+        on_token: Callable[[int, tuple[int, ...]], None] | None = None,
         further: MakeRules | None = None,
     ) -> list[Result]:
         """Search for the outputs of a batch. ``on_step`` is called once, before the search."""
         if further is not None:
             raise _without("constraints on its outputs")
         check_settings(config, prefixes)
+        if on_token is not None:
+            raise _without("tokens before the end of a search")
         if on_step is not None:
             on_step()
         (name,) = self.inputs.modalities

@@ -1,8 +1,9 @@
 """The engine that runs a file ``model.dragoman`` with the native library. It does not need torch.
 
 The library searches by itself. What it does not cover is searched by ``dragoman.search``, which drives
-the library token by token and needs torch: CTC in the ranking, constraints on the outputs, and
-whatever an ensemble or a fusion with a language model asks of this engine's decoder.
+the library token by token and needs torch: CTC in the ranking, constraints on the outputs, outputs
+that are followed token by token, and whatever an ensemble or a fusion with a language model asks of
+this engine's decoder.
 """
 
 from __future__ import annotations
@@ -99,14 +100,15 @@ class NativeEngine(SingleEngine):
         attention: bool = False,
         trace: bool = True,
         on_step: Callable[[], None] | None = None,
+        on_token: Callable[[int, tuple[int, ...]], None] | None = None,
         further: MakeRules | None = None,
     ) -> list[Result]:
         options: dict[str, Any] = {
             "limits": limits, "prefixes": prefixes, "keys": keys, "attention": attention, "trace": trace,
             "on_step": on_step,
         }  # fmt: skip
-        if config.ctc or further is not None:
-            return super().search(rows, config, **options, further=further)
+        if config.ctc or on_token is not None or further is not None:
+            return super().search(rows, config, **options, on_token=on_token, further=further)
         found = self._opened.search(rows, config, bos=BOS, eos=EOS, batch_size=max(1, len(rows)), **options)
         forced = [()] * len(rows) if prefixes is None else prefixes
         return [_as_result(each, tuple(prefix)) for each, prefix in zip(found, forced, strict=True)]

@@ -186,10 +186,13 @@ class ReferenceRunner:
         for slot in self.program.slots:
             arrays = [after.slots[slot.name] for after in advanced]
             ends[slot.name] = pad_arrays([array[-1:] if slot.grows else array for array in arrays], states)
-        maps = [after.attention for after in advanced if after.attention is not None]
-        return RowsAdvanced(
-            np.stack([after.logits for after in advanced]), pad_arrays(maps, states) if maps else None, ends
-        )
+        # as wide at every step, also when only short sources are left
+        maps = [
+            np.pad(after.attention, ((0, 0), (0, states - after.attention.shape[1])))
+            for after in advanced
+            if after.attention is not None
+        ]
+        return RowsAdvanced(np.stack([after.logits for after in advanced]), np.stack(maps) if maps else None, ends)
 
 
 class ProgramEngine(SingleEngine):

@@ -91,7 +91,8 @@ class Format:
     def _forced_tokens(self, matcher: Any, view: int, first: int, forced: bytes) -> Iterator[int]:
         """Yield the tokens that spell a beginning of the forced bytes, or all of them and what may follow."""
         strings, tokens = self._sorted[view]
-        for end in range(1, len(forced) + 1):
+        longest = max(map(len, strings), default=0)  # a million bytes may be forced
+        for end in range(1, min(len(forced), longest) + 1):
             for place in range(bisect_left(strings, forced[:end]), bisect_right(strings, forced[:end])):
                 yield tokens[place]
         for place in range(bisect_right(strings, forced), len(strings)):

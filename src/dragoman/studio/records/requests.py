@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from dragoman.serving.records import Request as Request
+from dragoman.serving.records import replace_surrogates as replace_surrogates
 from dragoman.studio.records.base import Record
 from dragoman.studio.records.representation_map import Layout
 
@@ -21,21 +23,6 @@ class Upload(Record):
     size: int
     """In bytes."""
     url: str
-
-
-def replace_surrogates(value: Any) -> Any:
-    """Replace lone surrogates by U+FFFD in a JSON value: JSON can carry them, but UTF-8 cannot."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {replace_surrogates(key): replace_surrogates(inner) for key, inner in value.items()}
-    return [replace_surrogates(inner) for inner in value] if isinstance(value, list) else value
-
-
-class Request(Record):
-    """A request whose texts have no lone surrogates."""
-
-    _replace_surrogates = model_validator(mode="before")(replace_surrogates)
 
 
 class PredictRequest(Request):
