@@ -97,7 +97,8 @@ class Session(Steps):
         (``keep_arrays``) are made only on request. ``alignments``: where each unit of an output comes from, as links
         to a text, times in a recording or boxes in a picture; ``align_unit``: auto, words, or tokens (characters or
         symbols, where tokens are these). ``prefix`` is what the outputs have to begin with: one text for all,
-        or a list with a text for each input. ``first`` is the index of the first input if these are a part of many, and
+        or a list with a text for each input. A classifier's outputs are then labels that begin with
+        it. ``first`` is the index of the first input if these are a part of many, and
         ``step`` the difference between their indices: these seed sampling. ``probabilities``: if the run is a
         classifier, those of all its classes. When ``cancelled`` returns True, ``SearchCancelled`` is raised.
         ``workers``: processes that answer; None: as many as there are cores, as far as there is work for them.
@@ -120,25 +121,30 @@ class Session(Steps):
             if prefix is not None:
                 raise UserError("a language model's inputs are what its outputs begin with: put the prefix there")
             prefix = [prepared.texts.get(SOURCE, "") for prepared in inputs]
+        for text in {*(prefix or ())} if self.system.classes else ():
+            self.beginning_with(text)  # refuses what begins no label
 
         def answer(readable: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
             predictions = self._settle(readable)
             rows = [row for row in readable if row not in predictions]
-            tokens = None if prefix is None else [self.system.target.encode(prefix[row]) for row in rows]
-            keys = [first + step * row for row in rows]
-            asked = [readable[row] for row in rows]
-            results: Sequence[Result | TooLong] = ()
-            if asked:
-                results = self.search_each(
-                    asked, tokens, keys=keys, attention=attention, trace=trace, cancelled=cancelled
+            results: dict[int, Result | TooLong] = {}
+            for session, together, tokens in self._by_prefix(rows, prefix):
+                found = session.search_each(
+                    [readable[row] for row in together],
+                    tokens,
+                    keys=[first + step * row for row in together],
+                    attention=attention,
+                    trace=trace,
+                    cancelled=cancelled,
                 )
-            for row, found in zip(rows, results, strict=True):
+                results |= zip(together, found, strict=True)
+            for row in rows:
                 prepared = readable[row]
-                result = self._obeying(prepared, found)
+                result = self._obeying(prepared, results[row])
                 if isinstance(result, str):
                     predictions[row] = empty_prediction(prepared.source, result)
                     continue
-                prompt = None if prefix is None else prefix[row]
+                prompt = None if prefix is None or self.system.classes else prefix[row]
                 prediction = self.describe(prepared, result, axes=attention, trace=trace, prompt=prompt)
                 if alignments:
                     aligner = InputAligner(self, prepared, prediction.axes, align_unit)
@@ -166,6 +172,24 @@ class Session(Steps):
             raise missing_confidence(system.folder, system.made_of, system.is_language_model)
         if (note := self.confidence_note(has_prefix)) is not None:
             warnings.warn(f"{note}; dragoman calibrate fits it for other settings", OtherSearch, stacklevel=3)
+
+    def _by_prefix(
+        self, rows: Sequence[int], prefix: Sequence[str] | None
+    ) -> list[tuple[Session, list[int], list[list[int]] | None]]:
+        """Return which rows are searched together, by which session, and the tokens that their outputs begin with.
+
+        A classifier does not force tokens: it chooses among the labels whose text begins with the prefix.
+        """
+        if not rows:
+            return []
+        if prefix is None:
+            return [(self, list(rows), None)]
+        if not self.system.classes:
+            return [(self, list(rows), [self.system.target.encode(prefix[row]) for row in rows])]
+        together: dict[str, list[int]] = {}
+        for row in rows:
+            together.setdefault(prefix[row], []).append(row)
+        return [(self.beginning_with(text), own, None) for text, own in together.items()]
 
     def _settle(self, inputs: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
         """Return the predictions that need no search: known answers, and inputs whose constraints cannot be met."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -18,10 +18,11 @@ from dragoman.errors import UserError
 from dragoman.inference.engine.contract import Engine, SelfAttention
 from dragoman.inference.inputs import InputReader
 from dragoman.inference.predictions import Prediction, make_prediction
-from dragoman.inference.requests import PreparedInput, as_inputs, as_strings, texts_by_source
+from dragoman.inference.requests import PreparedInput, as_inputs, as_strings, as_text, texts_by_source
 from dragoman.runtime.confidence import CONSTRAINED, GIVEN_PREFIX, describe_differences, search_facts
 from dragoman.search.options import SearchConfig
 from dragoman.search.trace import Result
+from dragoman.tables import shorten
 from dragoman.types import Axis
 
 if TYPE_CHECKING:
@@ -89,6 +90,22 @@ class Steps:
         """Return how many tokens an output may have. A language model may write as many after any prompt."""
         limit = self.engine.length_limit(prepared.features)
         return limit + len(prefix) if self.system.is_language_model else limit
+
+    def beginning_with(self, prefix: str) -> Self:
+        """Return a session of a classifier that answers with the labels whose text begins with ``prefix`` alone."""
+        classes = self.system.classes
+        labels = [label for label in classes if label.startswith(as_text(prefix, "prefix"))]
+        if not labels:
+            known = shorten(", ".join(classes), 200)
+            raise UserError(
+                f"prefix: no label of this run begins with {prefix!r}; give the beginning of one of its labels "
+                f"({known})"
+            )
+        outputs = {tuple(self.system.target.encode(label)) for label in labels}
+        only = tuple(output for output in self.config.only if output in outputs)
+        if not only:
+            raise UserError(f"prefix: every label that begins with {prefix!r} is forbidden; forbid less")
+        return replace(self, config=self.config.model_copy(update={"only": only}))
 
     def search(
         self,
