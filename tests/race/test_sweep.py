@@ -163,6 +163,23 @@ def test_a_sweep_is_interrupted_resumed_and_ranked_by_dev(
     assert changed.code == 2 and "different: budget" in changed.err
 
 
+def test_a_test_score_waits_for_all_its_seeds(
+    tmp_path: Path, tiny_run: Any, call: Any, in_process: Callable[[int], list[str]]
+) -> None:
+    grid, out = grid_file(tmp_path, tiny_run, [16], updates=5), tmp_path / "sweep"
+    in_process(3)  # two are trained, one of them is evaluated on test
+    stopped = call("sweep", grid, "--out", out)
+    assert stopped.code == 130 and "the same command resumes" in stopped.err
+    (candidate,) = json.loads((out / "results.json").read_text(encoding="utf-8"))["candidates"]
+    assert (candidate["state"], candidate["test"], candidate["tested"]) == ("finished", None, 1)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "for 1 of 2 seeds of auto,width=16" in page and "<th>test" not in page
+    in_process(100)
+    text = call("sweep", grid, "--out", out).out.decode()
+    (candidate,) = json.loads((out / "results.json").read_text(encoding="utf-8"))["candidates"]
+    assert len(candidate["test"]["values"]) == candidate["tested"] == 2 and "of 2 seeds" not in text
+
+
 def test_halving_decides_the_same_after_an_interruption(
     tmp_path: Path, tiny_run: Any, call: Any, in_process: Callable[[int], list[str]]
 ) -> None:
