@@ -187,8 +187,34 @@ def test_frames_are_inputs_in_python(run: Path, expected: list[str]) -> None:
     found = system.predict(gap)
     assert [prediction.text for prediction in found] == [expected[0], "", ""]
     assert found[1].error is None and found[2].error == "row 3 of the DataFrame: column 1 ('wort') is a list, not text"
-    with pytest.raises(UserError, match=r"there are a, b; name them with --source"):
-        system.predict(pytest.importorskip("pandas").DataFrame({"a": ["x"], "b": ["y"]}))
+
+
+def test_columns_of_frames_are_named_by_an_argument(run: Path, expected: list[str]) -> None:
+    system = dragoman.load(run)
+    frame = pytest.importorskip("pandas").DataFrame({"a": WORDS, "b": [target for _, target in ROWS]})
+    with pytest.raises(UserError, match=r"there are a, b; name them with source$"):
+        system.predict(frame)
+    for source in ("a", ["a"], 1):
+        assert [prediction.text for prediction in system.predict(frame, source=source)] == expected
+    assert [prediction.text for prediction in system.stream(frame, source="a")] == expected
+    with pytest.raises(UserError, match=r"no column is called 'c'; there are: a, b"):
+        system.predict(frame, source="c")
+    with pytest.raises(UserError, match=r"^source: this run reads source; give a column for each"):
+        system.predict(frame, source=["a", "b"])
+    with pytest.raises(UserError, match=r"source names columns of a table: .*; got list"):
+        system.predict(WORDS, source="a")
+
+
+def test_unknown_options_are_told_what_there_is(run: Path) -> None:
+    system = dragoman.load(run)
+    for wrong, right in (("sourc", "source"), ("beem", "beam"), ("prefx", "prefix"), ("glosary", "glossary")):
+        with pytest.raises(UserError, match=f"unknown option '{wrong}'; did you mean '{right}'?"):
+            system.predict("abc", **{wrong: 1})
+    with pytest.raises(UserError, match="unknown option 'qqq'; choose from: ") as caught:
+        system.predict("abc", qqq=1)
+    offered = str(caught.value).partition("choose from: ")[2].split(", ")
+    assert {"beam", "source", "prefix", "forbid", "match", "seed"} <= {*offered}
+    assert {*offered}.isdisjoint(["only", "forbidden_runs", "keep_arrays", "cancelled", "step"])
 
 
 # ---- what is too long, and what is closed

@@ -81,7 +81,7 @@ class InputColumns:
         return texts
 
 
-def wanted_sources(system: System, selected: Sequence[ColumnName] = ()) -> list[WantedSource]:
+def wanted_sources(system: System, selected: Sequence[ColumnName] = (), option: str = "--source") -> list[WantedSource]:
     """Return the sources of a run with what is known of their columns; ``selected`` are columns to read instead."""
     if system.is_language_model:
         place = system.columns.get(TARGET)
@@ -100,7 +100,7 @@ def wanted_sources(system: System, selected: Sequence[ColumnName] = ()) -> list[
         return known
     if len(selected) != len(known):
         reads = ", ".join(each.name for each in known)
-        raise UserError(f"--source: this run reads {reads}; give a column for each, in this order")
+        raise UserError(f"{option}: this run reads {reads}; give a column for each, in this order")
     return [
         WantedSource(each.name, () if _number(column) else (str(column),), _number(column), each.is_file)
         for each, column in zip(known, selected, strict=True)
@@ -108,14 +108,20 @@ def wanted_sources(system: System, selected: Sequence[ColumnName] = ()) -> list[
 
 
 def find_input_columns(
-    table: Table, sample: Sequence[tuple[int, Record]], wanted: Sequence[WantedSource], header: str, selected: bool
+    table: Table,
+    sample: Sequence[tuple[int, Record]],
+    wanted: Sequence[WantedSource],
+    header: str,
+    selected: bool,
+    option: str = "--source",
 ) -> InputColumns | None:
     """Find the sources by the first rows of a table; None where these rows do not have them.
 
-    ``selected``: the columns were named for this table, and no others will do.
+    ``selected``: the columns were named for this table, and no others will do. ``option`` is what messages call the
+    way to name them.
     """
     if table.keyed or table.names is not None:
-        return _find_by_name(table, [record for _, record in sample], wanted, selected)
+        return _find_by_name(table, [record for _, record in sample], wanted, selected, option)
     number, first = sample[0]
     rows = [list(record) for _, record in sample]
     names = as_names(first)
@@ -124,7 +130,7 @@ def find_input_columns(
     if selected and (missing := [each.names[0] for each in wanted if each.names]):
         raise UserError(
             f"{table.place(number)}: no column is called {missing[0]!r} (there are: {', '.join(names[:12])}); "
-            "name another with --source, or give its number"
+            f"name another with {option}, or give its number"
         )
     has_header = header != "no" and table.may_have_header and is_header(rows)
     below = next((row for row in rows[has_header:] if len(row) > 1), rows[-1])
@@ -135,7 +141,7 @@ def find_input_columns(
 
 
 def _find_by_name(
-    table: Table, rows: Sequence[Record], wanted: Sequence[WantedSource], selected: bool
+    table: Table, rows: Sequence[Record], wanted: Sequence[WantedSource], selected: bool, option: str
 ) -> InputColumns | None:
     keys = dict.fromkeys(key for row in rows if isinstance(row, Mapping) for key in row)
     names = list(table.names if table.names is not None else keys)
@@ -157,7 +163,7 @@ def _find_by_name(
     if places is None:
         raise UserError(
             f"{table.label}: which columns are {', '.join(each.name for each in wanted)} is not clear; there are "
-            f"{', '.join(names[:12])}; name them with --source"
+            f"{', '.join(names[:12])}; name them with {option}"
         )
     return InputColumns(places, names, len(names))
 

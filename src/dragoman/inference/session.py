@@ -15,6 +15,7 @@ import numpy as np
 
 from dragoman.config import TooLong
 from dragoman.data.examples import SOURCE, tidy
+from dragoman.data.reading.columns import ColumnName
 from dragoman.data.vocabulary import EOS, UNK
 from dragoman.errors import OtherSearch, UserError
 from dragoman.inference.alignment.aligner import InputAligner, can_align, refuse_unaligned
@@ -83,6 +84,7 @@ class Session(Steps):
         alignments: bool = False,
         align_unit: str = "auto",
         prefix: str | Sequence[str] | None = None,
+        source: ColumnName | Sequence[ColumnName] | None = None,
         first: int = 0,
         step: int = 1,
         keep_arrays: bool = False,
@@ -94,14 +96,14 @@ class Session(Steps):
         """Yield one prediction per input, in order, as soon as the batches that they are in are done.
 
         Attention and the axes it belongs to, the trace, self-attention (``maps``) and what the model read of files
-        (``keep_arrays``) are made only on request. ``alignments``: where each unit of an output comes from, as links
-        to a text, times in a recording or boxes in a picture; ``align_unit``: auto, words, or tokens (characters or
-        symbols, where tokens are these). ``prefix`` is what the outputs have to begin with: one text for all,
-        or a list with a text for each input. A classifier's outputs are then labels that begin with
-        it. ``first`` is the index of the first input if these are a part of many, and
-        ``step`` the difference between their indices: these seed sampling. ``probabilities``: if the run is a
-        classifier, those of all its classes. When ``cancelled`` returns True, ``SearchCancelled`` is raised.
-        ``workers``: processes that answer; None: as many as there are cores, as far as there is work for them.
+        (``keep_arrays``) are made only on request. ``alignments``: where each unit of an output comes from, as links to
+        a text, times in a recording or boxes in a picture; ``align_unit``: auto, words, or tokens (characters or
+        symbols, where tokens are these). ``prefix`` is what the outputs have to begin with: one text for all, or a list
+        with a text for each input. A classifier's outputs are then labels that begin with it. ``source`` names the
+        columns of a table to read, one for each source of the run. ``first`` is the index of the first input if these
+        are a part of many, and ``step`` the difference between their indices: these seed sampling. ``probabilities``:
+        if the run is a classifier, those of all its classes. When ``cancelled`` returns True, ``SearchCancelled`` is
+        raised. ``workers``: processes that answer; None: as many as there are cores, as far as there is work for them.
         ``abstain``: leave out the outputs for inputs whose best output has a lower confidence than this, from 0 to 1.
         """
         check_batch(batch)
@@ -112,7 +114,7 @@ class Session(Steps):
         check_abstain(abstain)
         if abstain is not None:
             self._expect_confidence(bool(prefix))
-        inputs = self.prepare_all(sources)
+        inputs = self.prepare_all(sources, source)
         if isinstance(prefix, str):
             prefix = [prefix] * len(inputs)
         if prefix is not None and len(prefix) != len(inputs):

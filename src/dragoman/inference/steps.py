@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dragoman.config import TooLong
+from dragoman.data.reading.columns import ColumnName
 from dragoman.data.reading.memory import is_frame
 from dragoman.data.vocabulary import EOS
 from dragoman.errors import UserError
@@ -59,11 +60,22 @@ class Steps:
             return PreparedInput(source, texts, {}, problem)
         return PreparedInput(source, texts, self.engine.prepare(texts))
 
-    def prepare_all(self, sources: Any) -> list[PreparedInput]:
-        """Prepare one input, several, or the rows of a table: a frame of pandas or polars, or a data set."""
+    def prepare_all(
+        self, sources: Any, columns: ColumnName | Sequence[ColumnName] | None = None
+    ) -> list[PreparedInput]:
+        """Prepare one input, several, or the rows of a table: a frame of pandas or polars, or a data set.
+
+        ``columns`` are those of the table to read, one for each source of the run; None: as in training.
+        """
         if not is_frame(sources):
+            if columns is not None:
+                raise UserError(
+                    "source names columns of a table: a DataFrame of pandas or polars, a pyarrow Table or a "
+                    f"datasets.Dataset; got {type(sources).__name__}"
+                )
             return [self.prepare(source) for source in as_inputs(sources)]
-        rows = InputReader(self.system).read_table(sources)
+        named = [columns] if isinstance(columns, (str, int)) else list(columns or ())
+        rows = InputReader(self.system, source=named, option="source").read_table(sources)
         return [
             self.prepare(row.raw)
             if row.problem is None
