@@ -257,6 +257,7 @@ def test_results_are_short_to_look_at(place: Path) -> None:
         system, system.session(), system.score("abc", "cba"), dragoman.check("pairs.tsv"),
         dragoman.check("pairs.tsv").audit, dragoman.evaluate(system, "test.tsv"),
         dragoman.compare(["runs/a", "runs/b"], "test.tsv"), dragoman.compare(["runs/a"] * 3, "test.tsv"),
+        dragoman.train("train.tsv", dry_run=True, quiet=True),
     ]  # fmt: skip
     for result in results:
         assert len(repr(result)) < (900 if isinstance(result, Rows) else 200), repr(result)
@@ -265,6 +266,8 @@ def test_results_are_short_to_look_at(place: Path) -> None:
         page = getattr(result, "_repr_html_", lambda: "<none>")()
         assert page.startswith("<") and "array(" not in page
     assert pickle.loads(pickle.dumps(predictions[0])).text == predictions[0].text
+    text = results[-1].to_text()
+    assert "rows to train on" in text and "metric: exact match" in text and "parameters" in text and len(text) < 3000
 
 
 def test_a_prediction_is_drawn(place: Path) -> None:
