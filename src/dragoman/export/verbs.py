@@ -18,6 +18,7 @@ from dragoman.export.parity import Parity
 from dragoman.export.portable import export_portable
 from dragoman.inference.load import load
 from dragoman.inference.system import System
+from dragoman.recipe.arguments import with_known_arguments
 
 FORMATS = {
     "portable": export_portable,
@@ -28,6 +29,7 @@ FORMATS = {
 }
 
 
+@with_known_arguments
 def export_run(
     run: PathLike | System,
     to: str,
