@@ -116,6 +116,12 @@ def test_the_command_line_reads_tables_and_json(asked: tuple[Path, Path], call: 
     renamed = write(tmp_path / "other.tsv", table, "s\tq\ta")
     assert call("evaluate", run, renamed, "--source", "s", "--source", "q", "--target", "a").code == 0
     assert "give a column for each" in call("score", run, renamed, "--source", "s", "--target", "a").err
+    misspelt = write(tmp_path / "misspelt.tsv", table, "story\tquestoin\tanswer")
+    answer = call("predict", run, misspelt)
+    assert answer.code == 2 and not answer.out, "before, the header was answered as an input"
+    assert "no column is called 'question'" in answer.err and "did you mean 'questoin'?" in answer.err
+    named = call("predict", run, misspelt, "--source", "story", "--source", "questoin")
+    assert named.code == 0 and named.lines == expected
     scored = call("score", run, renamed, "--source", "s", "--source", "q", "--target", "a")
     assert scored.code == 0 and len(scored.lines) == len(table)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dragoman.config import is_near, nearest
 from dragoman.data.audit.audit import Refusal
 from dragoman.data.examples import SOURCE, TARGET
 from dragoman.data.media import suffix_kind
@@ -132,12 +133,28 @@ def find_input_columns(
             f"{table.place(number)}: no column is called {missing[0]!r} (there are: {', '.join(names[:12])}); "
             f"name another with {option}, or give its number"
         )
+    if header != "no" and not selected and len(wanted) > 1:
+        _refuse_misspelt(table.place(number), names, wanted, option)
     has_header = header != "no" and table.may_have_header and is_header(rows)
     below = next((row for row in rows[has_header:] if len(row) > 1), rows[-1])
     places = _by_place(names if has_header else None, below, wanted, selected)
     if places is None:
         return None
     return InputColumns(places, names if has_header else None, len(below), number if has_header else None)
+
+
+def _refuse_misspelt(place: str, names: Sequence[str], wanted: Sequence[WantedSource], option: str) -> None:
+    """Refuse a first row that names some of the sources and not all: it is a header with a mistake, not an input."""
+    missing = [each for each in wanted if each.names and {*each.names}.isdisjoint(names)]
+    if not missing or len(missing) == len(wanted):
+        return
+    taken = {name for each in wanted for name in each.names}
+    others = [name for name in names if name not in taken]
+    hint = f"{nearest(missing[0].names[0], others)} " if is_near(missing[0].names[0], others) else ""
+    raise UserError(
+        f"{place}: no column is called {missing[0].names[0]!r} (there are: {', '.join(names[:12])}); "
+        f"{hint}correct the name, or name the columns with {option}"
+    )
 
 
 def _find_by_name(
