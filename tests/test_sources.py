@@ -60,6 +60,18 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return place / "run", file
 
 
+def test_a_row_may_have_more_than_the_sources(asked: tuple[Path, Path]) -> None:
+    system = System.load(asked[0])
+    row: dict[str, Any] = {"story": "a b", "question": "a"}
+    answer = system.predict(row)
+    for more in ({"answer": "yes"}, {"answer": None, "number": 3}):
+        found = system.predict(row | more)
+        assert (found.text, found.source) == (answer.text, row)
+        assert [each.text for each in system.predict([row | more])] == [answer.text]
+    with pytest.raises(UserError, match=r"this run reads story, question, but got \['answer', 'story'\]"):
+        system.predict({"story": "a b", "answer": "yes"})
+
+
 def test_an_answer_that_needs_both_sources_is_learnt(asked: tuple[Path, Path]) -> None:
     system = System.load(asked[0])
     assert list(system.modalities) == ["story", "question"]

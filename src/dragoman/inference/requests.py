@@ -99,6 +99,13 @@ def as_strings(source: Any) -> Raw:
     return _as_string(source)
 
 
+def only_sources(source: Any, names: Sequence[str] | None) -> Any:
+    """Return an input without what is no source of the run: a row may have other columns, such as the target."""
+    if names is None or not isinstance(source, Mapping) or not {*names} <= source.keys():
+        return source
+    return {name: source[name] for name in names}
+
+
 def as_text(value: Any, what: str) -> str:
     """Return a text, or refuse what is none. ``what`` is what the message calls it."""
     if not isinstance(value, str):

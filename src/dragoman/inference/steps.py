@@ -19,7 +19,7 @@ from dragoman.errors import UserError
 from dragoman.inference.engine.contract import Engine, SelfAttention
 from dragoman.inference.inputs import InputReader
 from dragoman.inference.predictions import Prediction, make_prediction
-from dragoman.inference.requests import PreparedInput, as_inputs, as_strings, as_text, texts_by_source
+from dragoman.inference.requests import PreparedInput, as_inputs, as_strings, as_text, only_sources, texts_by_source
 from dragoman.runtime.confidence import CONSTRAINED, GIVEN_PREFIX, describe_differences, search_facts
 from dragoman.search.options import SearchConfig
 from dragoman.search.trace import Result
@@ -54,7 +54,7 @@ class Steps:
 
     def prepare(self, source: Any) -> PreparedInput:
         """Turn an input into what the engine reads. Files are checked and read later, a batch at a time."""
-        source = as_strings(source)
+        source = as_strings(only_sources(source, self._names))
         texts = texts_by_source(source, self._names)
         if (problem := self._too_many_characters(texts)) is not None:
             return PreparedInput(source, texts, {}, problem)

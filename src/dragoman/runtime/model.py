@@ -210,6 +210,7 @@ class Model:
             return _Input(source, {}, tidy(source))
         names = [form.name for form in self.sources]
         given = dict(source) if isinstance(source, Mapping) else {names[0] if len(names) == 1 else "": source}
+        given = {name: given[name] for name in names} if {*names} <= given.keys() else given
         if given.keys() != set(names):
             raise UserError(f"this model reads {', '.join(names)}; give a mapping by these names")
         arrays, texts = {}, []
