@@ -63,13 +63,22 @@ def test_settings_with_the_same_last_word_keep_their_whole_names(tmp_path: Path)
         ('train = "p.tsv"\n[halving]\nfirst = 10', "set budget.max_updates"),
         ('train = "p.tsv"\n[budget]\nmax_updates = 10\n[halving]\nfirst = 10', "above halving.first"),
         ('train = "p.tsv"\n[grid]\ndecoder.widht = [64]', "widht"),
-        ('train = "p.tsv"\npresets = ["bahdanau"]', "bahdanau2015"),
+        ('train = "p.tsv"\npresets = ["bahdanau"]', "grid.toml: presets: there is no preset 'bahdanau'; did you mean"),
     ],
 )
 def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises((ConfigError, UserError)) as caught:
         expand_grid(read_grid(write_grid(tmp_path, text)))
     assert said in str(caught.value)
+
+
+def test_data_in_place_of_the_file_is_told_what_the_file_is(tmp_path: Path) -> None:
+    table = tmp_path / "table.tsv"
+    table.write_text("a b\tc d\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r'sweep takes a TOML file that names the data \(train = "table.tsv"\)'):
+        read_grid(table)
+    with pytest.raises(ConfigError, match="no such config file"):
+        read_grid(tmp_path / "nothing.tsv")
 
 
 # ---- the runs
@@ -151,6 +160,9 @@ def test_a_sweep_is_interrupted_resumed_and_ranked_by_dev(
     assert "for the best one only" in text and f"best on dev: {best}" in text and f"[{first['dev']['low']:.2f}" in text
     page = (out / "report.html").read_text(encoding="utf-8")
     assert best in page and "<svg" in page and not re.search(r"https?:|src=|<script", page)
+
+    compared = call("compare", out, tiny_run.pairs)
+    assert compared.code == 2 and "holds the candidates of a sweep, so name one of them" in compared.err
 
     trained = in_process(100)
     again = call("sweep", grid, "--out", out, "--test", "all", "--json")

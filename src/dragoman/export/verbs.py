@@ -46,7 +46,7 @@ def export_run(
     Nothing is written if the export does not say the same.
     """
     if to not in FORMATS:
-        raise UserError(f"--to {to}: there is no such format; choose from: {', '.join(FORMATS)}")
+        raise UserError(f"to = {to!r}: there is no such format; choose from: {', '.join(FORMATS)}")
     system = run if isinstance(run, System) else load(run, device="cpu", engine="torch")
     if system.engine.describe_members() is not None:
         raise UserError("what is put together from several runs cannot be exported; export each run")
