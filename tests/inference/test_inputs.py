@@ -127,6 +127,13 @@ def test_lines_are_taken_as_they_are(call: Any, run: Path, tiny_run: Any, tmp_pa
     assert call("predict", tiny_run.folder, few, "--lines", "--source", "1").code == 2
 
 
+def test_an_empty_file_is_noted(call: Any, tiny_run: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("", encoding="utf-8")
+    answer = call("predict", tiny_run.folder, tmp_path / "empty.txt")
+    assert (answer.code, answer.out) == (0, b"") and "there was no input, so there is no output" in answer.err
+    assert not call("predict", tiny_run.folder, tmp_path / "empty.txt", "--quiet").err
+
+
 def test_columns_can_be_named(call: Any, run: Path, expected: list[str], tmp_path: Path) -> None:
     other = [("x1", "x2", "x3", "x4"), *((target, "-", source, "-") for source, target in ROWS)]
     for name in ("o.tsv", "o.csv", "o.jsonl", "o.parquet"):
