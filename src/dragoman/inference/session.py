@@ -147,7 +147,14 @@ class Session(Steps):
                     predictions[row] = empty_prediction(prepared.source, result)
                     continue
                 prompt = None if prefix is None or self.system.classes else prefix[row]
-                prediction = self.describe(prepared, result, axes=attention, trace=trace, prompt=prompt)
+                prediction = self.describe(
+                    prepared,
+                    result,
+                    axes=attention,
+                    trace=trace,
+                    prompt=prompt,
+                    has_prefix=bool(prefix and prefix[row]),
+                )
                 if alignments:
                     aligner = InputAligner(self, prepared, prediction.axes, align_unit)
                     prediction = aligner.align(prediction, result.hypotheses)

@@ -188,13 +188,17 @@ class Steps:
         axes: bool = True,
         trace: bool = True,
         prompt: str | None = None,
+        has_prefix: bool = False,
     ) -> Prediction:
-        """Turn a search result into a prediction. ``axes``: with the labels of the positions that attention is over."""
+        """Turn a search result into a prediction. ``axes``: with the labels of the positions that attention is over.
+
+        ``prompt`` is a text that the output begins with; ``has_prefix``: it was asked to begin with some text.
+        """
         labelled = self.axes(prepared) if axes else {}
         target = self.system.target_for(prepared.texts)
         made = make_prediction(prepared.source, labelled, result, target, trace=trace, prompt=prompt)
         made = replace(made, strides=self.system.strides, reads_source=self.system.outline.reads_source)
-        return self._rate(made, bool(prompt))
+        return self._rate(made, has_prefix or bool(prompt))
 
     def _rate(self, prediction: Prediction, has_prefix: bool) -> Prediction:
         """Return the prediction with the confidence of each of its outputs, if the system has one."""

@@ -125,7 +125,9 @@ class Model:
             for text in dict.fromkeys(prefixes):
                 rows = [row for row in order if prefixes[row] == text]
                 own = self._beginning_with(text or "", options)
-                found |= self._search(inputs, rows, [None] * len(inputs), own, attention, batch) if rows else {}
+                labelled = self._search(inputs, rows, [None] * len(inputs), own, attention, batch) if rows else {}
+                note = self._confidence_note(own, bool(text))
+                found |= {row: replace(each, confidence_note=note) for row, each in labelled.items()}
         else:
             found |= self._search(inputs, order, prefixes, options, attention, batch)
         predictions = [_withhold(found[row], abstain) for row in range(len(inputs))]
