@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 
 import dragoman
+from dragoman import runtime
 from dragoman.data import tokenizers
 from dragoman.data.tokenizers import TokenizerConfig
 from dragoman.errors import UserError
 from dragoman.evaluation import metrics
+from dragoman.export.portable import write_portable
 from dragoman.files.reading import Unverified
+from dragoman.runtime.library import why_unavailable
 from dragoman.search.rules import AllowOnly, permitted
 from dragoman.studio.inspection import inspect
 from dragoman.studio.records import PredictRequest
@@ -104,6 +107,45 @@ def test_forbidden_classes_and_forced_beginnings(system: dragoman.System) -> Non
     assert {output.text for output in system.predict("bbbb", prefix="ne", n_best=2).outputs} == {"negative", "neutral"}
     with pytest.raises(UserError, match="every class of this run contains what is forbidden"):
         system.predict("bbbb", forbid=["i", "e"])
+
+
+@pytest.mark.parametrize("kind", ["characters", "symbols"])
+def test_a_forced_beginning_is_continued_to_a_label_however_it_is_tokenised(
+    kind: str, tmp_path: Path, call: Any
+) -> None:
+    target: dict[str, Any] = {"target": {"tokenizer": {"kind": kind}}}
+    settings = SMALL | target | {"training": SMALL["training"] | {"max_updates": 4}}
+    run = tmp_path / "run"
+    dragoman.train(write_rows(tmp_path / "rows.tsv"), out=run, settings=settings)
+    asked: list[Any] = [dragoman.load(run, engine="torch")]
+    if why_unavailable() is None:
+        write_portable(dragoman.System.load(run, "cpu"), run, ["abba"])
+        asked += [dragoman.load(run, engine="native"), runtime.load(run / "model.dragoman")]
+    for ask in asked:
+        assert [each.text for each in ask.predict(["ab", "ba"], prefix="neut")] == ["neutral", "neutral"]
+        assert [each.text for each in ask.predict(["ab", "ba"], prefix=["posit", "neut"])] == ["positive", "neutral"]
+        found = ask.predict("ab", prefix="ne", n_best=3).outputs
+        assert sorted(each.text for each in found) == ["negative", "neutral"]
+        assert ask.predict("ab", prefix="ne", forbid="negative").text == "neutral"
+        with pytest.raises((UserError, runtime.UserError), match=r"no label of this \w+ begins with 'zebra'.*neutral"):
+            ask.predict(["ab"], prefix="zebra")
+        with pytest.raises((UserError, runtime.UserError), match="every label that begins with 'posi' is forbidden"):
+            ask.predict(["ab"], prefix="posi", forbid="positive")
+    assert call("predict", run, "--prefix", "neut", stdin=b"abba\n").lines == ["neutral"]
+    refused = call("predict", run, "--prefix", "zebra", stdin=b"abba\n")
+    assert refused.code == 2 and not refused.out and "no label of this run begins with 'zebra'" in refused.err
+
+
+def test_the_studio_forces_labels_by_text_and_by_tokens(system: dragoman.System) -> None:
+    def outputs(**request: Any) -> list[str]:
+        found = inspect(system, "bbbb", PredictRequest(input={"source": "bbbb"}, n_best=3, **request))
+        return sorted(output.text for output in found.prediction.outputs)
+
+    assert outputs(prefix="ne") == ["negative", "neutral"]
+    assert outputs(prefix_tokens=system.target.encode("neu")) == ["neutral"]
+    assert outputs(prefix="ne", forbidden=["negative"]) == ["neutral"]
+    with pytest.raises(UserError, match="no label of this run begins with 'en'"):
+        outputs(prefix_tokens=system.target.encode("en"))
 
 
 def test_the_studio_ranks_labels_by_their_probability_and_compares_them_whole(

@@ -428,7 +428,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "no value": (["train", "{pairs}", "--set", "decoder.width"], "expected KEY=VALUE"),
     "missing config": (["train", "{pairs}", "--config", "{tmp}/none.toml"], "none.toml: no such config file"),
     "impossible combination": (["train", "{pairs}", "--set", "search.n_best=9"], "n_best"),
-    "no such device": (["predict", "{run}", "--device", "abacus"], "--device abacus"),
+    "no such device": (["predict", "{run}", "--device", "abacus"], "device abacus: not usable here"),
     "no run": (["predict", "{tmp}"], "not the folder of a run"),
     "no run, no folder": (["evaluate", "{tmp}/none", "{pairs}"], "there is no folder"),
     "a file is no run": (["score", "{pairs}", "{pairs}"], "not the folder of a run"),

@@ -23,11 +23,17 @@ def status(live: display.LiveProgress) -> str:
 
 
 @pytest.mark.parametrize(
-    ("last", "max_time", "left"),
-    [(1000, None, "42 s left"), (1000, 40.0, "30 s left"), (ENDLESS, 40.0, "30 s left"), (ENDLESS, None, "")],
+    ("last", "max_time", "left", "total"),
+    [
+        (1000, None, "42 s left", 1000),
+        (1000, 40.0, "30 s left", 750),
+        (700, 40.0, "28 s left", 700),
+        (ENDLESS, 40.0, "30 s left", 750),
+        (ENDLESS, None, "", None),
+    ],
 )
 def test_time_left_is_that_of_the_limit_that_comes_first(
-    capsys: pytest.CaptureFixture[str], last: int, max_time: float | None, left: str
+    capsys: pytest.CaptureFixture[str], last: int, max_time: float | None, left: str, total: int | None
 ) -> None:
     live = display.LiveProgress()
     live.max_time = max_time
@@ -39,7 +45,7 @@ def test_time_left_is_that_of_the_limit_that_comes_first(
     told = status(live)
     assert "loss 2.000" in told and "1,234 tokens/s" in told and "best exact match 40.00" in told
     assert told.endswith(left) and ("left" in told) == bool(left)
-    assert live.progress.tasks[0].total == (None if last == ENDLESS else last)
+    assert live.progress.tasks[0].total == total
     live(Stopped(150, "interrupted", False, 10.0))
     assert live.progress.finished or not live.progress.live.is_started
     assert "resuming from update 50" in capsys.readouterr().err

@@ -102,7 +102,7 @@ def test_predict_has_the_options_of_the_command_line(place: Path) -> None:
     options = set(inspect.signature(verb).parameters)
     known = {*SearchConfig.model_fields, "forbid", *inspect.signature(Session.stream).parameters}
     known |= {*inspect.signature(dragoman.load).parameters, *CONSTRAINTS}
-    of_the_program = {"run", "files", "as_json", "ensemble", "quiet", "verbose", "lines", "source", "root"}
+    of_the_program = {"run", "files", "as_json", "ensemble", "quiet", "verbose", "lines", "root"}
     # what is written, which Python has as values
     of_the_program |= {"out", "resume", "shard", "timings", "confidence", "abstain_file"}
     assert options - known <= of_the_program
@@ -158,6 +158,32 @@ def test_wrong_runs_are_refused_with_a_sentence(place: Path) -> None:
         dragoman.evaluate("runs/a", "test.tsv", lm_weight=0.3)
     with pytest.raises(UserError, match="init_encoder is the folder of a run; got int"):
         dragoman.train("train.tsv", init_encoder=3)  # type: ignore[arg-type]
+
+
+def test_values_of_a_wrong_type_and_misspelt_arguments_are_refused_with_a_sentence(place: Path) -> None:
+    wrong: Any = 5
+    for call in (
+        lambda: dragoman.evaluate(wrong, "test.tsv"),
+        lambda: dragoman.score(wrong, "test.tsv"),
+        lambda: dragoman.compare([wrong, wrong], "test.tsv"),
+        lambda: dragoman.compare(wrong, "test.tsv"),
+        lambda: dragoman.train("train.tsv", out=wrong),
+        lambda: dragoman.align(wrong, "test.tsv"),
+        lambda: dragoman.export_run(wrong, "page", inputs=["abc"]),
+    ):
+        with pytest.raises(UserError, match=r"got int|list of two runs"):
+            call()
+    verbs: list[tuple[Any, tuple[Any, ...], str, str]] = [
+        (dragoman.train, ("train.tsv",), "max_tme", "max_time"),
+        (dragoman.check, ("train.tsv",), "sources", "source"),
+        (dragoman.evaluate, ("runs/a", "test.tsv"), "bem", "beam"),
+        (dragoman.score, ("runs/a", "test.tsv"), "traget", "target"),
+        (dragoman.compare, (["runs/a", "runs/b"], "test.tsv"), "bem", "beam"),
+        (dragoman.load, ("runs/a",), "engin", "engine"),
+    ]
+    for verb, arguments, misspelt, right in verbs:
+        with pytest.raises(UserError, match=f"^{verb.__name__}: .*{misspelt!r}; did you mean {right!r}?"):
+            verb(*arguments, **{misspelt: 1})
 
 
 def test_training_takes_options_and_calls_back(place: Path, tiny_settings: dict[str, Any], capsys: Any) -> None:
@@ -257,6 +283,7 @@ def test_results_are_short_to_look_at(place: Path) -> None:
         system, system.session(), system.score("abc", "cba"), dragoman.check("pairs.tsv"),
         dragoman.check("pairs.tsv").audit, dragoman.evaluate(system, "test.tsv"),
         dragoman.compare(["runs/a", "runs/b"], "test.tsv"), dragoman.compare(["runs/a"] * 3, "test.tsv"),
+        dragoman.train("train.tsv", dry_run=True, quiet=True),
     ]  # fmt: skip
     for result in results:
         assert len(repr(result)) < (900 if isinstance(result, Rows) else 200), repr(result)
@@ -265,6 +292,8 @@ def test_results_are_short_to_look_at(place: Path) -> None:
         page = getattr(result, "_repr_html_", lambda: "<none>")()
         assert page.startswith("<") and "array(" not in page
     assert pickle.loads(pickle.dumps(predictions[0])).text == predictions[0].text
+    text = results[-1].to_text()
+    assert "rows to train on" in text and "metric: exact match" in text and "parameters" in text and len(text) < 3000
 
 
 def test_a_prediction_is_drawn(place: Path) -> None:

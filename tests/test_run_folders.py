@@ -116,3 +116,12 @@ def test_full_output_is_named(environment: dict[str, str], tiny_run: Any) -> Non
             input=b"abc\n", stdout=full, stderr=subprocess.PIPE, env=environment, check=False,
         )  # fmt: skip
     assert done.returncode == 2 and b"dragoman: standard output: No space left on device" in done.stderr
+
+
+def test_another_run_is_described_in_a_few_words(tiny_run: Any) -> None:
+    with pytest.raises(UserError, match="holds another run") as caught:
+        train(tiny_run.pairs, out=tiny_run.folder, preset="transformer-tiny")
+    sentence = str(caught.value)
+    assert (
+        len(sentence.removeprefix(str(tiny_run.folder))) < 500 and "{" not in sentence and " more); choose" in sentence
+    )

@@ -60,6 +60,18 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return place / "run", file
 
 
+def test_a_row_may_have_more_than_the_sources(asked: tuple[Path, Path]) -> None:
+    system = System.load(asked[0])
+    row: dict[str, Any] = {"story": "a b", "question": "a"}
+    answer = system.predict(row)
+    for more in ({"answer": "yes"}, {"answer": None, "number": 3}):
+        found = system.predict(row | more)
+        assert (found.text, found.source) == (answer.text, row)
+        assert [each.text for each in system.predict([row | more])] == [answer.text]
+    with pytest.raises(UserError, match=r"this run reads story, question, but got \['answer', 'story'\]"):
+        system.predict({"story": "a b", "answer": "yes"})
+
+
 def test_an_answer_that_needs_both_sources_is_learnt(asked: tuple[Path, Path]) -> None:
     system = System.load(asked[0])
     assert list(system.modalities) == ["story", "question"]
@@ -116,6 +128,12 @@ def test_the_command_line_reads_tables_and_json(asked: tuple[Path, Path], call: 
     renamed = write(tmp_path / "other.tsv", table, "s\tq\ta")
     assert call("evaluate", run, renamed, "--source", "s", "--source", "q", "--target", "a").code == 0
     assert "give a column for each" in call("score", run, renamed, "--source", "s", "--target", "a").err
+    misspelt = write(tmp_path / "misspelt.tsv", table, "story\tquestoin\tanswer")
+    answer = call("predict", run, misspelt)
+    assert answer.code == 2 and not answer.out, "before, the header was answered as an input"
+    assert "no column is called 'question'" in answer.err and "did you mean 'questoin'?" in answer.err
+    named = call("predict", run, misspelt, "--source", "story", "--source", "questoin")
+    assert named.code == 0 and named.lines == expected
     scored = call("score", run, renamed, "--source", "s", "--source", "q", "--target", "a")
     assert scored.code == 0 and len(scored.lines) == len(table)
 

@@ -24,6 +24,7 @@ from dragoman.data.reading.values import JsonNumber, to_text
 from dragoman.errors import UserError
 from dragoman.evaluation.reading import read_examples
 from dragoman.inference.system import System
+from dragoman.recipe.check import check
 from dragoman.runs.folder import default_folder
 from dragoman.training.run import train
 
@@ -318,6 +319,13 @@ def test_a_value_is_the_same_text_in_every_library(library: str, tmp_path: Path)
         assert [example.sources["source"] for example in corpus.examples] == [text for text in wanted if text], column
         if library == "xlsx":
             assert "sheet 'Sheet', the first of 2 sheets; the others are not read" in corpus.audit.notes[0]
+
+
+def test_the_proposal_for_one_target_keeps_all_sources(tmp_path: Path) -> None:
+    file = tmp_path / "nli.csv"
+    file.write_text("premise,hypothesis,label\n" + "a b,c d,yes\ne f,g h,no\n" * 3, encoding="utf-8")
+    with pytest.raises(UserError, match=r"for example: --source premise --source hypothesis --target label$"):
+        check(file, target="label")
 
 
 def test_floats_of_few_bits_have_few_digits(tmp_path: Path) -> None:

@@ -127,6 +127,13 @@ def test_lines_are_taken_as_they_are(call: Any, run: Path, tiny_run: Any, tmp_pa
     assert call("predict", tiny_run.folder, few, "--lines", "--source", "1").code == 2
 
 
+def test_an_empty_file_is_noted(call: Any, tiny_run: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("", encoding="utf-8")
+    answer = call("predict", tiny_run.folder, tmp_path / "empty.txt")
+    assert (answer.code, answer.out) == (0, b"") and "there was no input, so there is no output" in answer.err
+    assert not call("predict", tiny_run.folder, tmp_path / "empty.txt", "--quiet").err
+
+
 def test_columns_can_be_named(call: Any, run: Path, expected: list[str], tmp_path: Path) -> None:
     other = [("x1", "x2", "x3", "x4"), *((target, "-", source, "-") for source, target in ROWS)]
     for name in ("o.tsv", "o.csv", "o.jsonl", "o.parquet"):
@@ -187,8 +194,34 @@ def test_frames_are_inputs_in_python(run: Path, expected: list[str]) -> None:
     found = system.predict(gap)
     assert [prediction.text for prediction in found] == [expected[0], "", ""]
     assert found[1].error is None and found[2].error == "row 3 of the DataFrame: column 1 ('wort') is a list, not text"
-    with pytest.raises(UserError, match=r"there are a, b; name them with --source"):
-        system.predict(pytest.importorskip("pandas").DataFrame({"a": ["x"], "b": ["y"]}))
+
+
+def test_columns_of_frames_are_named_by_an_argument(run: Path, expected: list[str]) -> None:
+    system = dragoman.load(run)
+    frame = pytest.importorskip("pandas").DataFrame({"a": WORDS, "b": [target for _, target in ROWS]})
+    with pytest.raises(UserError, match=r"there are a, b; name them with source$"):
+        system.predict(frame)
+    for source in ("a", ["a"], 1):
+        assert [prediction.text for prediction in system.predict(frame, source=source)] == expected
+    assert [prediction.text for prediction in system.stream(frame, source="a")] == expected
+    with pytest.raises(UserError, match=r"no column is called 'c'; there are: a, b"):
+        system.predict(frame, source="c")
+    with pytest.raises(UserError, match=r"^source: this run reads source; give a column for each"):
+        system.predict(frame, source=["a", "b"])
+    with pytest.raises(UserError, match=r"source names columns of a table: .*; got list"):
+        system.predict(WORDS, source="a")
+
+
+def test_unknown_options_are_told_what_there_is(run: Path) -> None:
+    system = dragoman.load(run)
+    for wrong, right in (("sourc", "source"), ("beem", "beam"), ("prefx", "prefix"), ("glosary", "glossary")):
+        with pytest.raises(UserError, match=f"unknown option '{wrong}'; did you mean '{right}'?"):
+            system.predict("abc", **{wrong: 1})
+    with pytest.raises(UserError, match="unknown option 'qqq'; choose from: ") as caught:
+        system.predict("abc", qqq=1)
+    offered = str(caught.value).partition("choose from: ")[2].split(", ")
+    assert {"beam", "source", "prefix", "forbid", "match", "seed"} <= {*offered}
+    assert {*offered}.isdisjoint(["only", "forbidden_runs", "keep_arrays", "cancelled", "step"])
 
 
 # ---- what is too long, and what is closed

@@ -58,9 +58,25 @@ def test_no_more_runs_at_once_than_workers_and_none_after_a_stop(tmp_path: Path)
     jobs = [job(tmp_path, f"{number}") for number in range(5)]
     for event in run_jobs(jobs, 2, 1, lambda: 2 in running, program=program(code)):
         running.append(running[-1] + isinstance(event, JobStarted) - isinstance(event, JobEnded))
-        assert not isinstance(event, JobEnded) or event.is_interrupted or event.code == -signal.SIGTERM
+        assert not isinstance(event, JobEnded) or event.is_interrupted
     assert (max(running), running[-1]) == (2, 0)
     assert [share_threads(workers, 8) for workers in (1, 3, 16)] == [8, 2, 1]
+
+
+def test_a_run_that_is_stopped_before_it_listens_has_not_failed(tmp_path: Path) -> None:
+    asked: list[bool] = []
+
+    def should_stop() -> bool:
+        asked.append(True)
+        return len(asked) > 1
+
+    events = list(run_jobs([job(tmp_path, "run")], 1, 1, should_stop, program=program("import signal; signal.pause()")))
+    (ended,) = [event for event in events if isinstance(event, JobEnded)]
+    assert ended.code == -signal.SIGTERM and ended.is_interrupted and not ended.is_killed
+    code = "os.kill(os.getpid(), 15)"
+    events = list(run_jobs([job(tmp_path, "run")], 1, 1, program=program(code)))
+    (ended,) = [event for event in events if isinstance(event, JobEnded)]
+    assert ended.is_killed and "SIGTERM" in ended.describe()
 
 
 def test_workers_end_when_their_owner_stops_looking(tmp_path: Path) -> None:

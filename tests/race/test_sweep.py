@@ -63,13 +63,22 @@ def test_settings_with_the_same_last_word_keep_their_whole_names(tmp_path: Path)
         ('train = "p.tsv"\n[halving]\nfirst = 10', "set budget.max_updates"),
         ('train = "p.tsv"\n[budget]\nmax_updates = 10\n[halving]\nfirst = 10', "above halving.first"),
         ('train = "p.tsv"\n[grid]\ndecoder.widht = [64]', "widht"),
-        ('train = "p.tsv"\npresets = ["bahdanau"]', "bahdanau2015"),
+        ('train = "p.tsv"\npresets = ["bahdanau"]', "grid.toml: presets: there is no preset 'bahdanau'; did you mean"),
     ],
 )
 def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises((ConfigError, UserError)) as caught:
         expand_grid(read_grid(write_grid(tmp_path, text)))
     assert said in str(caught.value)
+
+
+def test_data_in_place_of_the_file_is_told_what_the_file_is(tmp_path: Path) -> None:
+    table = tmp_path / "table.tsv"
+    table.write_text("a b\tc d\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r'sweep takes a TOML file that names the data \(train = "table.tsv"\)'):
+        read_grid(table)
+    with pytest.raises(ConfigError, match="no such config file"):
+        read_grid(tmp_path / "nothing.tsv")
 
 
 # ---- the runs
@@ -152,6 +161,9 @@ def test_a_sweep_is_interrupted_resumed_and_ranked_by_dev(
     page = (out / "report.html").read_text(encoding="utf-8")
     assert best in page and "<svg" in page and not re.search(r"https?:|src=|<script", page)
 
+    compared = call("compare", out, tiny_run.pairs)
+    assert compared.code == 2 and "holds the candidates of a sweep, so name one of them" in compared.err
+
     trained = in_process(100)
     again = call("sweep", grid, "--out", out, "--test", "all", "--json")
     assert trained == [f"{other}/seed-{seed} end test" for seed in (1, 2)]
@@ -161,6 +173,23 @@ def test_a_sweep_is_interrupted_resumed_and_ranked_by_dev(
     assert "width=24" in wider.out.decode() and "failed" in wider.out.decode()  # the others are there
     changed = call("sweep", grid_file(tmp_path, tiny_run, [16, 32], updates=30), "--out", out)
     assert changed.code == 2 and "different: budget" in changed.err
+
+
+def test_a_test_score_waits_for_all_its_seeds(
+    tmp_path: Path, tiny_run: Any, call: Any, in_process: Callable[[int], list[str]]
+) -> None:
+    grid, out = grid_file(tmp_path, tiny_run, [16], updates=5), tmp_path / "sweep"
+    in_process(3)  # two are trained, one of them is evaluated on test
+    stopped = call("sweep", grid, "--out", out)
+    assert stopped.code == 130 and "the same command resumes" in stopped.err
+    (candidate,) = json.loads((out / "results.json").read_text(encoding="utf-8"))["candidates"]
+    assert (candidate["state"], candidate["test"], candidate["tested"]) == ("finished", None, 1)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "for 1 of 2 seeds of auto,width=16" in page and "<th>test" not in page
+    in_process(100)
+    text = call("sweep", grid, "--out", out).out.decode()
+    (candidate,) = json.loads((out / "results.json").read_text(encoding="utf-8"))["candidates"]
+    assert len(candidate["test"]["values"]) == candidate["tested"] == 2 and "of 2 seeds" not in text
 
 
 def test_halving_decides_the_same_after_an_interruption(

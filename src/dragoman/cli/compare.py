@@ -52,6 +52,7 @@ def split_arguments(paths: Sequence[str]) -> tuple[list[Path], list[str]]:
     """Return the folders of runs, which come first, and the files after them."""
     from dragoman.errors import UserError
     from dragoman.runs.groups import is_run
+    from dragoman.runs.setup import describe_folder
 
     folders: list[Path] = []
     for path in paths:
@@ -64,6 +65,8 @@ def split_arguments(paths: Sequence[str]) -> tuple[list[Path], list[str]]:
         raise UserError(f"{files[0]}: is not the folder of a run, but a run follows it ({late}); name all runs first")
     if len(folders) < 2:
         rest = f"; {files[0]} is not the folder of a run" if files else ""
+        if files and Path(files[0]).is_dir():
+            rest = f"; {describe_folder(Path(files[0]))}"
         raise UserError(f"compare needs the folders of two runs or more, then a file{rest}")
     if not files:
         raise UserError(f"compare needs a file with references after the runs, for example {folders[-1]} test.tsv")

@@ -316,6 +316,8 @@ def predict(
             output.flush()
             if left_out is not None:
                 left_out.flush()
+    if not done:
+        messages.note("dragoman: there was no input, so there is no output")
     if reader.damaged:
         places = _first_few(reader.damaged, len(reader.damaged))
         messages.note(f"dragoman: {places}: not UTF-8; undecodable bytes were read as U+FFFD")

@@ -90,10 +90,10 @@ def sweep(
             f"everything is saved in {folder}; Ctrl-C stops all, and the same command resumes\n"
         )
         try:
-            ended, failures = _run(whole, display, should_stop, lock.descriptor, test)
+            ended, failures, stopped = _run(whole, display, should_stop, lock.descriptor, test)
         finally:
             display.close()
-        interrupted = should_stop() or not (ended.finished or failures)
+        interrupted = should_stop() or stopped or not (ended.finished or failures)
         results = read_results(whole, ended.standings)
         write_json(folder / RESULTS, results.to_json())
         write_atomically(folder / REPORT, write_sweep_page(results))
@@ -112,19 +112,22 @@ def sweep(
 
 def _run(
     whole: Sweep, display: GroupDisplay, should_stop: object, lock: int | None, test: Tested
-) -> tuple[RaceEnded, list[JobEnded]]:
-    """Run the race, then the evaluations on test; return how the race ended and the workers that failed."""
+) -> tuple[RaceEnded, list[JobEnded], bool]:
+    """Run the race, then the evaluations on test.
+
+    Return how the race ended, the workers that failed, and whether some were interrupted.
+    """
     from dragoman.training.pool import JobEnded, run_jobs
     from dragoman.training.race import RaceEnded
     from dragoman.training.sweep.run import run_sweep, tests_to_run
 
     assert callable(should_stop)
-    failures: list[JobEnded] = []
+    stopped: list[JobEnded] = []  # before they were done
 
     def show(event: PoolEvent) -> None:
         display(event)
-        if isinstance(event, JobEnded) and not event.is_done and not event.is_interrupted:
-            failures.append(event)
+        if isinstance(event, JobEnded) and not event.is_done:
+            stopped.append(event)
 
     ended = RaceEnded(False, ())
     for event in run_sweep(whole, should_stop, lock):
@@ -140,7 +143,8 @@ def _run(
             display.say(f"evaluating {len(jobs)} runs on test")
         for pool_event in run_jobs(jobs, whole.workers.count, whole.workers.threads, should_stop, lock):
             show(pool_event)
-    return ended, failures
+    failures = [event for event in stopped if not event.is_interrupted]
+    return ended, failures, len(failures) < len(stopped)
 
 
 def _is_pool_event(event: RaceEvent | PoolEvent) -> bool:

@@ -25,6 +25,7 @@ from dragoman.inference.load import load, load_combined
 from dragoman.inference.predictions import Scored
 from dragoman.inference.system import System
 from dragoman.program.file import replace_about
+from dragoman.recipe.arguments import check_path, with_known_arguments
 from dragoman.runs.alignment import AlignmentChoice
 from dragoman.runs.card import CARD, with_confidence
 from dragoman.runs.confidence import write_confidence
@@ -34,10 +35,12 @@ from dragoman.runtime.confidence import Confidence
 from dragoman.runtime.container import Container
 from dragoman.tables import Rows
 
+RUN = "the folder of a run, or a system"  # as messages call it
 Run: TypeAlias = PathLike | System  # the folder of a run, or the run itself
 Columns: TypeAlias = Column | Sequence[Column] | None  # of the sources, in the order of the run
 
 
+@with_known_arguments
 def evaluate(
     run: Run,
     files: Any,
@@ -71,6 +74,7 @@ def evaluate(
     return evaluate_runs(systems, examples, batch=batch, workers=workers, beam=beam, ctc=ctc)
 
 
+@with_known_arguments
 def score(
     run: Run,
     files: Any,
@@ -92,6 +96,7 @@ def score(
     return score_examples(system, _read(system, files, source, target, root), batch)
 
 
+@with_known_arguments
 def compare(
     runs: Sequence[Run],
     files: Any,
@@ -110,13 +115,14 @@ def compare(
     >>> dragoman.compare(["runs/a", "runs/b"], "test.tsv")
     Comparison(... and ..., 6 rows: no difference in exact match that these rows could show (p = ...))
     """
-    if isinstance(runs, (str, Path, System)) or len(runs) < 2:
+    if isinstance(runs, (str, Path, System)) or not isinstance(runs, Sequence) or len(runs) < 2:
         raise UserError('compare takes a list of two runs or more: compare(["runs/a", "runs/b"], "test.tsv")')
     entrants = open_entrants(runs, device)
     examples = _read(entrants[0].systems[0], files, source, target, root)
     return compare_entrants(entrants, examples, describe_data(files), beam)
 
 
+@with_known_arguments
 def align(
     run: Run,
     files: Any,
@@ -209,7 +215,7 @@ def load_seeds(
     """Load a run, or all runs of a folder of seeds, by name."""
     if isinstance(run, System):
         return {run.name: _load(run, device, ensemble, lm, lm_weight)}
-    folder = Path(run)
+    folder = Path(check_path(run, "run", RUN))
     if seed_folders(folder) and ensemble:
         raise UserError(f"--ensemble: {folder} holds the runs of several seeds; name one of them, e.g. {folder}/seed-1")
     return {each.name: load_combined(each, device, ensemble, lm, lm_weight, engine) for each in runs_of(folder)}
@@ -232,7 +238,10 @@ def score_examples(system: System, examples: Sequence[Example], batch: int = 64)
 
 def open_entrants(runs: Sequence[Run], device: str = "auto") -> list[Entrant]:
     """Load the runs of a comparison under the names that they go by in it."""
-    folders = [run.folder or Path("this system") if isinstance(run, System) else Path(run) for run in runs]
+    folders = [
+        run.folder or Path("this system") if isinstance(run, System) else Path(check_path(run, "a run", RUN))
+        for run in runs
+    ]
     names = [folder.resolve().name for folder in folders]
     if len({*names}) < len(names):
         names = [str(folder) for folder in folders]
@@ -263,7 +272,7 @@ def describe_data(files: Any) -> str:
 
 def _load(run: Run, device: str, *combined: Any) -> System:
     if not isinstance(run, System):
-        return load_combined(Path(run), device, *combined)
+        return load_combined(Path(check_path(run, "run", RUN)), device, *combined)
     if any(combined):
         raise UserError("a system that is loaded is evaluated as it is; give its folder to combine it with others")
     return run

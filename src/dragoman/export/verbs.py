@@ -18,6 +18,7 @@ from dragoman.export.parity import Parity
 from dragoman.export.portable import export_portable
 from dragoman.inference.load import load
 from dragoman.inference.system import System
+from dragoman.recipe.arguments import with_known_arguments
 
 FORMATS = {
     "portable": export_portable,
@@ -28,6 +29,7 @@ FORMATS = {
 }
 
 
+@with_known_arguments
 def export_run(
     run: PathLike | System,
     to: str,
@@ -44,7 +46,7 @@ def export_run(
     Nothing is written if the export does not say the same.
     """
     if to not in FORMATS:
-        raise UserError(f"--to {to}: there is no such format; choose from: {', '.join(FORMATS)}")
+        raise UserError(f"to = {to!r}: there is no such format; choose from: {', '.join(FORMATS)}")
     system = run if isinstance(run, System) else load(run, device="cpu", engine="torch")
     if system.engine.describe_members() is not None:
         raise UserError("what is put together from several runs cannot be exported; export each run")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dragoman.config import is_near, nearest
 from dragoman.data.audit.audit import Refusal
 from dragoman.data.examples import SOURCE, TARGET
 from dragoman.data.media import suffix_kind
@@ -81,7 +82,7 @@ class InputColumns:
         return texts
 
 
-def wanted_sources(system: System, selected: Sequence[ColumnName] = ()) -> list[WantedSource]:
+def wanted_sources(system: System, selected: Sequence[ColumnName] = (), option: str = "--source") -> list[WantedSource]:
     """Return the sources of a run with what is known of their columns; ``selected`` are columns to read instead."""
     if system.is_language_model:
         place = system.columns.get(TARGET)
@@ -100,7 +101,7 @@ def wanted_sources(system: System, selected: Sequence[ColumnName] = ()) -> list[
         return known
     if len(selected) != len(known):
         reads = ", ".join(each.name for each in known)
-        raise UserError(f"--source: this run reads {reads}; give a column for each, in this order")
+        raise UserError(f"{option}: this run reads {reads}; give a column for each, in this order")
     return [
         WantedSource(each.name, () if _number(column) else (str(column),), _number(column), each.is_file)
         for each, column in zip(known, selected, strict=True)
@@ -108,14 +109,20 @@ def wanted_sources(system: System, selected: Sequence[ColumnName] = ()) -> list[
 
 
 def find_input_columns(
-    table: Table, sample: Sequence[tuple[int, Record]], wanted: Sequence[WantedSource], header: str, selected: bool
+    table: Table,
+    sample: Sequence[tuple[int, Record]],
+    wanted: Sequence[WantedSource],
+    header: str,
+    selected: bool,
+    option: str = "--source",
 ) -> InputColumns | None:
     """Find the sources by the first rows of a table; None where these rows do not have them.
 
-    ``selected``: the columns were named for this table, and no others will do.
+    ``selected``: the columns were named for this table, and no others will do. ``option`` is what messages call the
+    way to name them.
     """
     if table.keyed or table.names is not None:
-        return _find_by_name(table, [record for _, record in sample], wanted, selected)
+        return _find_by_name(table, [record for _, record in sample], wanted, selected, option)
     number, first = sample[0]
     rows = [list(record) for _, record in sample]
     names = as_names(first)
@@ -124,8 +131,10 @@ def find_input_columns(
     if selected and (missing := [each.names[0] for each in wanted if each.names]):
         raise UserError(
             f"{table.place(number)}: no column is called {missing[0]!r} (there are: {', '.join(names[:12])}); "
-            "name another with --source, or give its number"
+            f"name another with {option}, or give its number"
         )
+    if header != "no" and not selected and len(wanted) > 1:
+        _refuse_misspelt(table.place(number), names, wanted, option)
     has_header = header != "no" and table.may_have_header and is_header(rows)
     below = next((row for row in rows[has_header:] if len(row) > 1), rows[-1])
     places = _by_place(names if has_header else None, below, wanted, selected)
@@ -134,8 +143,22 @@ def find_input_columns(
     return InputColumns(places, names if has_header else None, len(below), number if has_header else None)
 
 
+def _refuse_misspelt(place: str, names: Sequence[str], wanted: Sequence[WantedSource], option: str) -> None:
+    """Refuse a first row that names some of the sources and not all: it is a header with a mistake, not an input."""
+    missing = [each for each in wanted if each.names and {*each.names}.isdisjoint(names)]
+    if not missing or len(missing) == len(wanted):
+        return
+    taken = {name for each in wanted for name in each.names}
+    others = [name for name in names if name not in taken]
+    hint = f"{nearest(missing[0].names[0], others)} " if is_near(missing[0].names[0], others) else ""
+    raise UserError(
+        f"{place}: no column is called {missing[0].names[0]!r} (there are: {', '.join(names[:12])}); "
+        f"{hint}correct the name, or name the columns with {option}"
+    )
+
+
 def _find_by_name(
-    table: Table, rows: Sequence[Record], wanted: Sequence[WantedSource], selected: bool
+    table: Table, rows: Sequence[Record], wanted: Sequence[WantedSource], selected: bool, option: str
 ) -> InputColumns | None:
     keys = dict.fromkeys(key for row in rows if isinstance(row, Mapping) for key in row)
     names = list(table.names if table.names is not None else keys)
@@ -157,7 +180,7 @@ def _find_by_name(
     if places is None:
         raise UserError(
             f"{table.label}: which columns are {', '.join(each.name for each in wanted)} is not clear; there are "
-            f"{', '.join(names[:12])}; name them with --source"
+            f"{', '.join(names[:12])}; name them with {option}"
         )
     return InputColumns(places, names, len(names))
 

@@ -53,15 +53,20 @@ class InputReader:
         *,
         lines: bool = False,
         source: Sequence[ColumnName] = (),
+        option: str = "--source",
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``lines``: a line is an input, whatever is in it. ``source``: columns to read. ``note`` gets decisions."""
+        """``lines``: a line is an input, whatever is in it. ``source``: columns to read. ``note`` gets decisions.
+
+        ``option`` is what messages call the way to give ``source``.
+        """
         if lines and source:
             raise UserError("--lines takes lines as they are, and --source names columns of a table; give one of them")
         self.system = system
         self.as_lines = lines
         self.selected = bool(source)
-        self.wanted = wanted_sources(system, source)
+        self.option = option
+        self.wanted = wanted_sources(system, source, option)
         self.note = note
         self.damaged: list[str] = []  # places of lines that are not UTF-8
         self.files = [each.name for each in self.wanted if each.is_file]
@@ -172,7 +177,8 @@ class InputReader:
             yield Input(empty, picked, place) if isinstance(picked, str) else self._input(picked, folder, place)
 
     def _find(self, table: Table, sample: Sequence[Any]) -> InputColumns | None:
-        columns = find_input_columns(table, sample, self.wanted, self.system.recipe.data.header, self.selected)
+        header = self.system.recipe.data.header
+        columns = find_input_columns(table, sample, self.wanted, header, self.selected, self.option)
         if columns is not None and (said := columns.describe()) is not None:
             advice = "; --lines reads whole lines" if table.format == "tsv" and len(self.wanted) == 1 else ""
             had_header = any(place.name for place in self.system.columns.values())

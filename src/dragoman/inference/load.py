@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import UnfinishedRun, UserError
 from dragoman.inference.system import System
+from dragoman.recipe.arguments import with_known_arguments
 from dragoman.runs.history import describe_unfinished
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_LM_WEIGHT = 0.3
 
 
+@with_known_arguments
 def load(
     folder: Paths,
     device: str = "auto",
@@ -50,7 +52,7 @@ def load(
     members = [System.load(path, device, engine) for path in folders]
     for path in [*folders, *([] if lm is None else [lm])]:
         if sentence := describe_unfinished(Path(path)):
-            warnings.warn(sentence, UnfinishedRun, stacklevel=2)
+            warnings.warn(sentence, UnfinishedRun, stacklevel=3)  # above ``with_known_arguments``
     if len(members) == 1 and lm is None:
         return members[0]
     from dragoman.inference.ensembles import ensemble, fuse

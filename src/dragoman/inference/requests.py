@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from dragoman.config import explain
+from dragoman.config import ConfigError, explain, nearest
 from dragoman.data.corpus.files import PendingFile
 from dragoman.data.examples import SOURCE, tidy
 from dragoman.errors import UserError
@@ -17,6 +17,7 @@ from dragoman.inference.engine.contract import Arrays, Features
 from dragoman.inference.predictions import Raw
 from dragoman.search.options import SearchConfig
 
+BY_TOKENS = ("forbidden", "forbidden_runs", "only")  # settings in token ids, which other options stand for
 OneInput: TypeAlias = "Raw | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]"  # as a caller gives it
 
 
@@ -98,6 +99,13 @@ def as_strings(source: Any) -> Raw:
     return _as_string(source)
 
 
+def only_sources(source: Any, names: Sequence[str] | None) -> Any:
+    """Return an input without what is no source of the run: a row may have other columns, such as the target."""
+    if names is None or not isinstance(source, Mapping) or not {*names} <= source.keys():
+        return source
+    return {name: source[name] for name in names}
+
+
 def as_text(value: Any, what: str) -> str:
     """Return a text, or refuse what is none. ``what`` is what the message calls it."""
     if not isinstance(value, str):
@@ -148,6 +156,14 @@ def merge_search_settings(own: SearchConfig, settings: Mapping[str, Any], never:
         raise explain(error, SearchConfig, "search") from None
     config.refuse_without_effect(overrides)
     return config
+
+
+def refuse_unknown(options: Iterable[str], known: Sequence[str], internal: Sequence[str] = ()) -> None:
+    """Refuse options that are no settings of the search, nor ``known`` or ``internal``, which are not offered."""
+    offered = [*known, *(name for name in SearchConfig.model_fields if name not in BY_TOKENS)]
+    for name in options:
+        if name not in (*offered, *BY_TOKENS, *internal):
+            raise ConfigError(f"unknown option {name!r}; {nearest(name, offered)}")
 
 
 def forbid_token_runs(own: SearchConfig, banned: Iterable[Sequence[int]]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from dragoman.config import TooLong
 from dragoman.data.examples import SOURCE, tidy
+from dragoman.data.reading.columns import ColumnName
 from dragoman.data.vocabulary import EOS, UNK
 from dragoman.errors import OtherSearch, UserError
 from dragoman.inference.alignment.aligner import InputAligner, can_align, refuse_unaligned
@@ -92,6 +93,7 @@ class Session(Steps):
         alignments: bool = False,
         align_unit: str = "auto",
         prefix: str | Sequence[str] | None = None,
+        source: ColumnName | Sequence[ColumnName] | None = None,
         first: int = 0,
         step: int = 1,
         keep_arrays: bool = False,
@@ -106,13 +108,14 @@ class Session(Steps):
         """Yield one prediction per input, in order, as soon as the batches that they are in are done.
 
         Attention and the axes it belongs to, the trace, self-attention (``maps``) and what the model read of files
-        (``keep_arrays``) are made only on request. ``alignments``: where each unit of an output comes from, as links
-        to a text, times in a recording or boxes in a picture; ``align_unit``: auto, words, or tokens (characters or
-        symbols, where tokens are these). ``prefix`` is what the outputs have to begin with: one text for all,
-        or a list with a text for each input. ``first`` is the index of the first input if these are a part of many, and
-        ``step`` the difference between their indices: these seed sampling. ``probabilities``: if the run is a
-        classifier, those of all its classes. When ``cancelled`` returns True, ``SearchCancelled`` is raised.
-        ``workers``: processes that answer; None: as many as there are cores, as far as there is work for them.
+        (``keep_arrays``) are made only on request. ``alignments``: where each unit of an output comes from, as links to
+        a text, times in a recording or boxes in a picture; ``align_unit``: auto, words, or tokens (characters or
+        symbols, where tokens are these). ``prefix`` is what the outputs have to begin with: one text for all, or a list
+        with a text for each input. A classifier's outputs are then labels that begin with it. ``source`` names the
+        columns of a table to read, one for each source of the run. ``first`` is the index of the first input if these
+        are a part of many, and ``step`` the difference between their indices: these seed sampling. ``probabilities``:
+        if the run is a classifier, those of all its classes. When ``cancelled`` returns True, ``SearchCancelled`` is
+        raised. ``workers``: processes that answer; None: as many as there are cores, as far as there is work for them.
         ``abstain``: leave out the outputs for inputs whose best output has a lower confidence than this, from 0 to 1.
         ``keys``: numbers that seed sampling, one for each input, in place of ``first`` and ``step``. ``alternatives``:
         so many of the likeliest tokens at each place of an output. ``on_token`` is called after each token of greedy
@@ -126,7 +129,7 @@ class Session(Steps):
         check_abstain(abstain)
         if abstain is not None:
             self._expect_confidence(bool(prefix))
-        inputs = self.prepare_all(sources)
+        inputs = self.prepare_all(sources, source)
         if isinstance(prefix, str):
             prefix = [prefix] * len(inputs)
         if prefix is not None and len(prefix) != len(inputs):
@@ -135,6 +138,8 @@ class Session(Steps):
             if prefix is not None:
                 raise UserError("a language model's inputs are what its outputs begin with: put the prefix there")
             prefix = [prepared.texts.get(SOURCE, "") for prepared in inputs]
+        for text in {*(prefix or ())} if self.system.classes else ():
+            self.beginning_with(text)  # refuses what begins no label
 
         if keys is not None and len(keys) != len(inputs):
             raise UserError(f"a sampling key is needed for each input: got {len(keys)} for {len(inputs)} inputs")
@@ -143,29 +148,36 @@ class Session(Steps):
         def answer(readable: Mapping[int, PreparedInput]) -> dict[int, Prediction]:
             predictions = self._settle(readable, cancelled)
             rows = [row for row in readable if row not in predictions]
-            tokens = None if prefix is None else [self.system.target.encode(prefix[row]) for row in rows]
-            asked = [readable[row] for row in rows]
+            results: dict[int, Result | TooLong] = {}
+            for session, together, tokens in self._by_prefix(rows, prefix):
 
-            def report(place: int, written: tuple[int, ...]) -> None:
-                row, target = rows[place], self.system.target
-                assert on_token is not None
-                text = output_text(written, target, None if prefix is None else prefix[row])
-                on_token(row, target.pieces(written[-1:])[0], text)
+                def report(place: int, written: tuple[int, ...], together: Sequence[int] = together) -> None:
+                    row, target = together[place], self.system.target
+                    assert on_token is not None
+                    forced = None if prefix is None or self.system.classes else prefix[row]
+                    on_token(row, target.pieces(written[-1:])[0], output_text(written, target, forced))
 
-            results: Sequence[Result | TooLong] = ()
-            if asked:
-                results = self.search_each(
-                    asked, tokens, keys=[seeds[row] for row in rows], attention=attention, trace=trace,
-                    cancelled=cancelled, on_token=None if on_token is None else report,
+                found = session.search_each(
+                    [readable[row] for row in together], tokens, keys=[seeds[row] for row in together],
+                    attention=attention, trace=trace, cancelled=cancelled,
+                    on_token=None if on_token is None else report,
                 )  # fmt: skip
-            for row, found in zip(rows, results, strict=True):
+                results |= zip(together, found, strict=True)
+            for row in rows:
                 prepared = readable[row]
-                result = self._obeying(prepared, found)
+                result = self._obeying(prepared, results[row])
                 if isinstance(result, str):
                     predictions[row] = empty_prediction(prepared.source, result)
                     continue
-                prompt = None if prefix is None else prefix[row]
-                prediction = self.describe(prepared, result, axes=attention, trace=trace, prompt=prompt)
+                prompt = None if prefix is None or self.system.classes else prefix[row]
+                prediction = self.describe(
+                    prepared,
+                    result,
+                    axes=attention,
+                    trace=trace,
+                    prompt=prompt,
+                    has_prefix=bool(prefix and prefix[row]),
+                )
                 if alignments:
                     aligner = InputAligner(self, prepared, prediction.axes, align_unit)
                     prediction = aligner.align(prediction, result.hypotheses)
@@ -193,6 +205,24 @@ class Session(Steps):
             raise missing_confidence(system.folder, system.made_of, system.is_language_model)
         if (note := self.confidence_note(has_prefix)) is not None:
             warnings.warn(f"{note}; dragoman calibrate fits it for other settings", OtherSearch, stacklevel=3)
+
+    def _by_prefix(
+        self, rows: Sequence[int], prefix: Sequence[str] | None
+    ) -> list[tuple[Session, list[int], list[list[int]] | None]]:
+        """Return which rows are searched together, by which session, and the tokens that their outputs begin with.
+
+        A classifier does not force tokens: it chooses among the labels whose text begins with the prefix.
+        """
+        if not rows:
+            return []
+        if prefix is None:
+            return [(self, list(rows), None)]
+        if not self.system.classes:
+            return [(self, list(rows), [self.system.target.encode(prefix[row]) for row in rows])]
+        together: dict[str, list[int]] = {}
+        for row in rows:
+            together.setdefault(prefix[row], []).append(row)
+        return [(self.beginning_with(text), own, None) for text, own in together.items()]
 
     def _settle(
         self, inputs: Mapping[int, PreparedInput], cancelled: Callable[[], bool] | None

@@ -7,21 +7,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dragoman.config import TooLong
+from dragoman.data.reading.columns import ColumnName
 from dragoman.data.reading.memory import is_frame
 from dragoman.data.vocabulary import EOS
 from dragoman.errors import UserError
 from dragoman.inference.engine.contract import Engine, SelfAttention
 from dragoman.inference.inputs import InputReader
 from dragoman.inference.predictions import Prediction, make_prediction
-from dragoman.inference.requests import PreparedInput, as_inputs, as_strings, texts_by_source
+from dragoman.inference.requests import PreparedInput, as_inputs, as_strings, as_text, only_sources, texts_by_source
 from dragoman.runtime.confidence import CONSTRAINED, GIVEN_PREFIX, describe_differences, search_facts
 from dragoman.search.options import SearchConfig
 from dragoman.search.trace import Result
+from dragoman.tables import shorten
 from dragoman.types import Axis
 
 if TYPE_CHECKING:
@@ -54,17 +56,28 @@ class Steps:
         """Turn an input into what the engine reads. Files are checked and read later, a batch at a time."""
         if isinstance(source, PreparedInput):
             return source
-        source = as_strings(source)
+        source = as_strings(only_sources(source, self._names))
         texts = texts_by_source(source, self._names)
         if (problem := self._too_many_characters(texts)) is not None:
             return PreparedInput(source, texts, {}, problem)
         return PreparedInput(source, texts, self.engine.prepare(texts))
 
-    def prepare_all(self, sources: Any) -> list[PreparedInput]:
-        """Prepare one input, several, or the rows of a table: a frame of pandas or polars, or a data set."""
+    def prepare_all(
+        self, sources: Any, columns: ColumnName | Sequence[ColumnName] | None = None
+    ) -> list[PreparedInput]:
+        """Prepare one input, several, or the rows of a table: a frame of pandas or polars, or a data set.
+
+        ``columns`` are those of the table to read, one for each source of the run; None: as in training.
+        """
         if not is_frame(sources):
+            if columns is not None:
+                raise UserError(
+                    "source names columns of a table: a DataFrame of pandas or polars, a pyarrow Table or a "
+                    f"datasets.Dataset; got {type(sources).__name__}"
+                )
             return [self.prepare(source) for source in as_inputs(sources)]
-        rows = InputReader(self.system).read_table(sources)
+        named = [columns] if isinstance(columns, (str, int)) else list(columns or ())
+        rows = InputReader(self.system, source=named, option="source").read_table(sources)
         return [
             self.prepare(row.raw)
             if row.problem is None
@@ -91,6 +104,22 @@ class Steps:
         """Return how many tokens an output may have. A language model may write as many after any prompt."""
         limit = self.engine.length_limit(prepared.features)
         return limit + len(prefix) if self.system.is_language_model else limit
+
+    def beginning_with(self, prefix: str) -> Self:
+        """Return a session of a classifier that answers with the labels whose text begins with ``prefix`` alone."""
+        classes = self.system.classes
+        labels = [label for label in classes if label.startswith(as_text(prefix, "prefix"))]
+        if not labels:
+            known = shorten(", ".join(classes), 200)
+            raise UserError(
+                f"prefix: no label of this run begins with {prefix!r}; give the beginning of one of its labels "
+                f"({known})"
+            )
+        outputs = {tuple(self.system.target.encode(label)) for label in labels}
+        only = tuple(output for output in self.config.only if output in outputs)
+        if not only:
+            raise UserError(f"prefix: every label that begins with {prefix!r} is forbidden; forbid less")
+        return replace(self, config=self.config.model_copy(update={"only": only}))
 
     def search(
         self,
@@ -164,13 +193,17 @@ class Steps:
         axes: bool = True,
         trace: bool = True,
         prompt: str | None = None,
+        has_prefix: bool = False,
     ) -> Prediction:
-        """Turn a search result into a prediction. ``axes``: with the labels of the positions that attention is over."""
+        """Turn a search result into a prediction. ``axes``: with the labels of the positions that attention is over.
+
+        ``prompt`` is a text that the output begins with; ``has_prefix``: it was asked to begin with some text.
+        """
         labelled = self.axes(prepared) if axes else {}
         target = self.system.target_for(prepared.texts)
         made = make_prediction(prepared.source, labelled, result, target, trace=trace, prompt=prompt)
         made = replace(made, strides=self.system.strides, reads_source=self.system.outline.reads_source)
-        return self._rate(made, bool(prompt))
+        return self._rate(made, has_prefix or bool(prompt))
 
     def _rate(self, prediction: Prediction, has_prefix: bool) -> Prediction:
         """Return the prediction with the confidence of each of its outputs, if the system has one."""

@@ -31,6 +31,7 @@ from dragoman.inference.requests import (
     as_text,
     forbid_token_runs,
     merge_search_settings,
+    refuse_unknown,
 )
 from dragoman.inference.session import Session
 from dragoman.inference.stored import StoredModel, outline_of, read_outline
@@ -50,9 +51,10 @@ if TYPE_CHECKING:  # a run that the native library computes for is loaded withou
     from dragoman.drawing.attention import AttentionView
     from dragoman.nn.model import Model
 
-STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "alignments", "align_unit", "prefix", "first", "step",
-                  "keep_arrays", "probabilities", "cancelled", "workers", "abstain", "keys", "alternatives",
+STREAM_OPTIONS = ("batch", "attention", "trace", "maps", "alignments", "align_unit", "prefix", "source", "first",
+                  "step", "keep_arrays", "probabilities", "cancelled", "workers", "abstain", "keys", "alternatives",
                   "on_token")  # fmt: skip
+INTERNAL_OPTIONS = ("first", "step", "keep_arrays", "cancelled")  # of these: for programs that ask in parts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -225,7 +227,8 @@ class System:
     def predict(self, sources: OneInput | Iterable[OneInput], **options: Any) -> Prediction | Rows[Prediction]:
         """Return the prediction for one input, or a list of predictions for several, in order.
 
-        An input is a text, a path, or for several sources a mapping from their names. ``options`` are those of
+        An input is a text, a path, or for several sources a mapping from their names. The rows of a table are inputs
+        too; ``source`` names their columns, if they have other names than in training. ``options`` are those of
         ``Session.stream`` (batch, attention, trace, maps, prefix, …); all others are search settings of this call:
         beam, n_best, normalize, sample, forbid, …, and constraints (see ``session``). With ``sample=True``, ``n_best``
         is the number of samples.
@@ -280,6 +283,7 @@ class System:
 
         ``forbid``, a text or a list of texts that no output may contain, becomes settings for their tokens.
         """
+        refuse_unknown(settings, ["forbid", *CONSTRAINTS])
         forbid = settings.pop("forbid", None)
         texts = [as_text(text, "what is forbidden") for text in as_inputs(forbid or [], "what is forbidden")]
         if texts:
@@ -381,5 +385,7 @@ class System:
 
 def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of ``Session.stream``, and the search settings."""
+    known = [name for name in STREAM_OPTIONS if name not in INTERNAL_OPTIONS]
+    refuse_unknown(options, [*known, "forbid", *CONSTRAINTS], INTERNAL_OPTIONS)
     asked = {name: value for name, value in options.items() if name in STREAM_OPTIONS}
     return asked, {name: value for name, value in options.items() if name not in STREAM_OPTIONS}

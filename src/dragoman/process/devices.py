@@ -30,7 +30,9 @@ def pick_device(name: str) -> torch.device:
         device = own_device(torch.device(name), find_place())
         torch.zeros(1, device=device, dtype=torch.float64)
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise UserError(f"--device {name}: not usable here ({str(error).splitlines()[0]}); try --device auto") from None
+        raise UserError(
+            f"device {name}: not usable here ({str(error).splitlines()[0]}); auto takes what there is"
+        ) from None
     return device
 
 

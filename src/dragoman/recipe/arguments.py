@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-from dragoman.config import merge
+from dragoman.config import merge, nearest
 from dragoman.errors import UserError
+
+Arguments = ParamSpec("Arguments")
+Returned = TypeVar("Returned")
+
+
+def with_known_arguments(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+    """Return the function so that an argument that it does not have is refused with the nearest that it has."""
+    known = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*arguments: Arguments.args, **named: Arguments.kwargs) -> Returned:
+        for name in named:
+            if name not in known:
+                raise UserError(f"{function.__name__}: there is no argument {name!r}; {nearest(name, known)}")
+        return function(*arguments, **named)
+
+    return checked
 
 
 def data_settings(source: Any = None, target: Any = None, root: str | Path | None = None) -> dict[str, Any]:
@@ -32,8 +51,11 @@ def with_arguments(settings: Mapping[str, Any], **sections: Mapping[str, Any]) -
 
 def run_path(run: Any, argument: str) -> str | None:
     """Return the folder of a run that an argument names, as a string."""
-    if run is None:
-        return None
-    if not isinstance(run, (str, os.PathLike)):
-        raise UserError(f"{argument} is the folder of a run; got {type(run).__name__}")
-    return os.fspath(run)
+    return None if run is None else check_path(run, argument, "the folder of a run")
+
+
+def check_path(path: Any, argument: str, what: str) -> str:
+    """Return the path that an argument names, as a string. ``what`` is what it is the path of."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise UserError(f"{argument} is {what}; got {type(path).__name__}")
+    return os.fsdecode(path)

@@ -20,7 +20,7 @@ from dragoman.data.splits import find_overlap, hold_out
 from dragoman.data.tokenizers import TokenizerConfig
 from dragoman.errors import UserError
 from dragoman.parts import kinds
-from dragoman.recipe.arguments import data_settings
+from dragoman.recipe.arguments import data_settings, with_known_arguments
 from dragoman.recipe.layers import Overrides, gather_settings, read_overrides
 from dragoman.recipe.limits import Foreseen, foresee
 from dragoman.recipe.schema import make_reading
@@ -70,6 +70,7 @@ class DataCheck:
         )
 
 
+@with_known_arguments
 def check(
     files: Any,
     dev: Any = None,

@@ -30,7 +30,7 @@ def preset_names() -> list[str]:
 def read_preset(name: str) -> dict[str, Any]:
     """Return the settings of a preset, its name included."""
     if name not in preset_names():
-        raise ConfigError(f"--preset {name}: no such preset; {nearest(name, ['auto', *preset_names()])}")
+        raise ConfigError(f"preset {name!r}: there is no such preset; {nearest(name, ['auto', *preset_names()])}")
     return read_toml(PRESETS / f"{name}.toml") | {"preset": name}
 
 

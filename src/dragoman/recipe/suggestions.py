@@ -76,7 +76,7 @@ def suggest(path: str, siblings: Sequence[str], known: Sequence[str]) -> str:
     meant = SYNONYMS.get(key, ())
     in_table = [name for name in siblings if name in {each.rpartition(".")[2] for each in meant}]
     if in_table:
-        return _ask(in_table)
+        return _ask([each for each in meant if each.rpartition(".")[0] == above] or in_table)
     if meant:
         return _ask(meant)
     if key in siblings:

@@ -18,6 +18,10 @@ from dragoman.errors import UserError
 from dragoman.files import HeldFolder, damaged_file, exclusive_lock, read_json, write_json
 from dragoman.runs.history import AUDIT
 from dragoman.runs.setup import MAY_CHANGE, Setup, name_run, read_recipe
+from dragoman.tables import shorten
+
+SHOWN = 4  # differences that a message names
+LONGEST = 60  # characters of a value in a message
 
 IDENTITY = "run.json"
 TRANSFERS = "init.json"
@@ -176,8 +180,9 @@ def _refuse_another_run(folder: Path, identity: Mapping[str, Any]) -> str:
     """Refuse a folder whose run is not the one of this identity, and return the name of the run."""
     differences, name = _differences_from(folder / IDENTITY, identity)
     if differences:
+        more = f" and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
         raise UserError(
-            f"{folder}: holds another run (different: {'; '.join(differences[:4])}); "
+            f"{folder}: holds another run (different: {'; '.join(differences[:SHOWN])}{more}); "
             "choose another --out, or --fresh to set the old run aside"
         )
     return name
@@ -212,4 +217,11 @@ def _setting_differences(old: Any, new: Any, path: str = "") -> list[str]:
             if inner not in MAY_CHANGE:
                 differences += _setting_differences(old.get(key), new.get(key), inner)
         return differences
-    return [] if old == new else [f"{path}: {old!r} → {new!r}"]
+    return [] if old == new else [f"{path}: {_short(old)} → {_short(new)}"]
+
+
+def _short(value: Any) -> str:
+    """Return a setting in a few words: of a table, its kind."""
+    if isinstance(value, dict):
+        return repr(value["kind"]) if "kind" in value else "a table" if value else "none"
+    return "none" if value is None else shorten(repr(value), LONGEST)

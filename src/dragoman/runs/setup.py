@@ -106,7 +106,7 @@ def _read_config(
     folder: Path, reads_network: bool
 ) -> tuple[Recipe, LengthLimits, dict[str, ColumnPlace], tuple[str, ...], str]:
     path = folder / CONFIG
-    plain = read_json(path, missing=f"no such file; {_describe_folder(folder)}", warns=True)
+    plain = read_json(path, missing=f"no such file; {describe_folder(folder)}", warns=True)
     try:
         if plain["format"] != FORMAT:
             raise UserError(f"{path}: has format {plain['format']!r}, but this version reads {FORMAT}; train again")
@@ -126,7 +126,7 @@ def _read_config(
     return recipe, lengths, columns, classes, run
 
 
-def _describe_folder(folder: Path) -> str:
+def describe_folder(folder: Path) -> str:
     """Say what a folder is that is not the folder of a run, and which runs are in it."""
     if seeds := sorted(each.parent.name for each in folder.glob(f"seed-*/{CONFIG}")):
         return f"{folder} holds the runs of {len(seeds)} seeds, so name one: {folder / seeds[0]}"

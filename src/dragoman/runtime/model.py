@@ -121,7 +121,15 @@ class Model:
                 found[row] = Prediction(each.given, (Output("", 0.0, (), (), True),), {}, each.error)
         # similar lengths side by side: a batch takes as long as its longest
         order = sorted(set(range(len(inputs))) - found.keys(), key=lambda row: _length(inputs[row].arrays))
-        found |= self._search(inputs, order, prefixes, options, attention, batch)
+        if self.classes and prefix is not None:  # no tokens are forced: the label is one that begins with the text
+            for text in dict.fromkeys(prefixes):
+                rows = [row for row in order if prefixes[row] == text]
+                own = self._beginning_with(text or "", options)
+                labelled = self._search(inputs, rows, [None] * len(inputs), own, attention, batch) if rows else {}
+                note = self._confidence_note(own, bool(text))
+                found |= {row: replace(each, confidence_note=note) for row, each in labelled.items()}
+        else:
+            found |= self._search(inputs, order, prefixes, options, attention, batch)
         predictions = [_withhold(found[row], abstain) for row in range(len(inputs))]
         return predictions[0] if is_single else predictions
 
@@ -204,6 +212,7 @@ class Model:
             return _Input(source, {}, tidy(source))
         names = [form.name for form in self.sources]
         given = dict(source) if isinstance(source, Mapping) else {names[0] if len(names) == 1 else "": source}
+        given = {name: given[name] for name in names} if {*names} <= given.keys() else given
         if given.keys() != set(names):
             raise UserError(f"this model reads {', '.join(names)}; give a mapping by these names")
         arrays, texts = {}, []
@@ -237,6 +246,20 @@ class Model:
         given["forbidden"] = (*self.search.forbidden, *single)
         given["forbidden_runs"] = (*self.search.forbidden_runs, *several)
         return self.search.changed(given)
+
+    def _beginning_with(self, prefix: str, options: SearchOptions) -> SearchOptions:
+        """Return options of a classifier under which its outputs are labels that begin with ``prefix``."""
+        labels = [index for index, label in enumerate(self.classes) if label.startswith(prefix)]
+        if not labels:
+            known = ", ".join(self.classes)
+            raise UserError(
+                f"prefix: no label of this model begins with {prefix!r}; give the beginning of one of its labels "
+                f"({known if len(known) <= 200 else known[:199] + '…'})"
+            )
+        left = tuple(self.search.only[index] for index in labels if self.search.only[index] in options.only)
+        if not left:
+            raise UserError(f"prefix: every label that begins with {prefix!r} is forbidden; forbid less")
+        return options.changed({"only": left})
 
     def _tokenizer(self, container: Container, number: int, name: str) -> NativeTokenizer:
         table = container.section("tokenizer", number)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dragoman.data.corpus.files import PendingFile
 from dragoman.data.examples import SOURCE, tidy
-from dragoman.data.vocabulary import BOS, PAD, SPECIALS, UNK
+from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
 from dragoman.errors import UserError
 from dragoman.inference.predictions import Prediction, Raw
 from dragoman.inference.requests import PreparedInput
@@ -53,6 +53,8 @@ def inspect(
     prefix = _encode_prefix(system, prepared, request)
     if limits is not None:
         limits.check("tokens" if system.is_language_model else "prefix_tokens", len(prefix), "tokens of the prefix")
+    if system.classes and prefix:
+        session, prefix = _choose_labels(session, prefix, request)
     began = time.perf_counter()
     prefixes = None if not prefix and not system.is_language_model else [prefix]
     (result,) = session.search([prepared], prefixes, keys=[0], cancelled=job.checkpoint)
@@ -86,6 +88,20 @@ def read_input(session: Session, source: Raw, limits: Limits | None = None) -> P
                 "frames" if is_file else "tokens", len(feature), f"{'frames' if is_file else 'tokens'} of {name}"
             )
     return prepared.read()
+
+
+def _choose_labels(session: Session, prefix: list[int], request: PredictRequest) -> tuple[Session, list[int]]:
+    """Return a session that answers with labels that begin as it is forced, and the tokens that all of them have.
+
+    A label may begin with a text and not with its tokens. Tokens that begin a label are forced as they are.
+    """
+    outputs = [[*output, EOS] for output in session.config.only]
+    if request.prefix is None and any(output[: len(prefix)] == prefix for output in outputs):
+        return session, prefix
+    text = session.system.target.decode(prefix) if request.prefix is None else tidy(request.prefix)
+    session = session.beginning_with(text)
+    is_common = all([*output, EOS][: len(prefix)] == prefix for output in session.config.only)
+    return session, prefix if is_common else []
 
 
 def _encode_prefix(system: System, prepared: PreparedInput, request: PredictRequest) -> list[int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.errors import UserError
 from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated, Warned
+from dragoman.training.forecast import kept_of_limit
 from dragoman.training.lines import (
     end_line,
     fold,
@@ -66,12 +67,36 @@ class ProgressDisplay:
     """Shows nothing; the displays that show something derive from it."""
 
     max_time: float | None = None  # seconds of training, earlier sessions of the run included
+    trainer: Trainer | None = None
+    last_update: int = ENDLESS
+    first_step: Stepped | None = None  # since the program started: the speed is measured from there
 
     def show_plan(self, plan: Plan, trainer: Trainer, folder: Path, *, every_setting: bool = False) -> None:
         """Show the plan before the first update."""
 
     def __call__(self, event: Event) -> None:
         """Show what the event says, if it deserves it."""
+
+    def expected_last(self, step: Stepped | None) -> int | None:
+        """Return the update at which training ends: the last one, or the one that ``max_time`` lets it get to.
+
+        None: it cannot be told yet.
+        """
+        last = self.last_update if self.last_update < ENDLESS else None
+        if self.max_time is None:
+            return last
+        first = self.first_step
+        if step is None or first is None or step.update == first.update:
+            return None
+        kept = 0.0
+        if self.trainer is not None:
+            progress = self.trainer.progress
+            ending = self.trainer.ending.seconds(progress.validation_seconds, step.seconds / max(progress.tokens, 1))
+            kept = kept_of_limit(self.max_time, ending)
+        per_update = (step.seconds - first.seconds) / (step.update - first.update)
+        left = max(0.0, self.max_time - kept - step.seconds)
+        reached = step.update + round(left / max(per_update, 1e-9))
+        return reached if last is None else min(last, reached)
 
     def close(self) -> None:
         """Remove what would stand in the way of other output."""
@@ -82,7 +107,7 @@ class TerminalProgress(ProgressDisplay):
 
     def show_plan(self, plan: Plan, trainer: Trainer, folder: Path, *, every_setting: bool = False) -> None:
         """Print the plan, and where the run is saved."""
-        self.max_time = plan.system.recipe.training.max_time
+        self.max_time, self.trainer = plan.system.recipe.training.max_time, trainer
         print_plan(plan, trainer, every_setting=every_setting)
         print_line(
             fold(f"  everything is saved in {folder}; Ctrl-C stops, and the same command or call resumes") + "\n"
@@ -169,9 +194,7 @@ class LiveProgress(TerminalProgress):
             console=console,
         )
         self._task: TaskID | None = None
-        self._first_step: Stepped | None = None  # since the program started: the speed is measured from there
         self._step: Stepped | None = None  # the last one
-        self._last_update = 0
         self._best = ""
 
     def __call__(self, event: Event) -> None:
@@ -179,18 +202,19 @@ class LiveProgress(TerminalProgress):
         if isinstance(event, Started):
             _print_resumed(event)
             self.progress.start()
-            self._last_update = event.last_update
-            total = event.last_update if event.last_update < ENDLESS else None
+            self.last_update = event.last_update
+            total = self.expected_last(None)
             self._task = self.progress.add_task("training", total=total, completed=event.update, status="")
         elif isinstance(event, Stepped) and self._task is not None:
-            self._step, self._first_step = event, self._first_step or event
+            self._step, self.first_step = event, self.first_step or event
             speed = "" if self.is_narrow else f" · {event.tokens_per_second:,.0f} tokens/s{self._best}"
             status = f"loss {event.loss:.3f}{speed}"
             self.progress.update(
                 self._task,
                 completed=event.update,
+                total=self.expected_last(event),
                 description=f"epoch {event.epoch + 1}",
-                status=status + self._time_left(event, self._first_step),
+                status=status + self._time_left(event, self.first_step),
             )
         elif isinstance(event, Validated):
             if event.best:
@@ -211,8 +235,8 @@ class LiveProgress(TerminalProgress):
         """Return the time until the last update or until ``max_time``, whichever is sooner."""
         updates = step.update - first.update
         seconds = [] if self.max_time is None else [max(0.0, self.max_time - step.seconds)]
-        if updates and self._last_update < ENDLESS:
-            seconds.append((step.seconds - first.seconds) / updates * (self._last_update - step.update))
+        if updates and self.last_update < ENDLESS:
+            seconds.append((step.seconds - first.seconds) / updates * (self.last_update - step.update))
         return f" · {format_duration(min(seconds))} left" if seconds else ""
 
 

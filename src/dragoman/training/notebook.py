@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.training.display import ProgressDisplay
-from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated
+from dragoman.training.events import Event, Started, Stepped, Stopped, Validated
 from dragoman.training.lines import end_line, metric_value, validation_line
 from dragoman.training.plan_text import describe_plan
 
@@ -28,13 +28,13 @@ class NotebookProgress(ProgressDisplay):
         self._handle: Any = None
         self._lines: list[str] = []
         self._step: Stepped | None = None  # the last one
-        self._last_update = ENDLESS
         self._best = ""
         self._drawn = 0.0
         self._stopped = False
 
     def show_plan(self, plan: Plan, trainer: Trainer, folder: Path, *, every_setting: bool = False) -> None:
         """Show the plan, folded."""
+        self.max_time, self.trainer = plan.system.recipe.training.max_time, trainer
         text = "\n".join(describe_plan(plan, trainer, every_setting=every_setting))
         summary = f"{len(plan.data.train):,} rows to train on, {plan.system.model.parameters_count:,} parameters"
         self._display(
@@ -45,11 +45,11 @@ class NotebookProgress(ProgressDisplay):
     def __call__(self, event: Event) -> None:
         """Update the block."""
         if isinstance(event, Started):
-            self._last_update = event.last_update
+            self.last_update = event.last_update
             if event.update:
                 self._lines.append(f"resuming from update {event.update:,}")
         elif isinstance(event, Stepped):
-            self._step = event
+            self._step, self.first_step = event, self.first_step or event
         elif isinstance(event, Validated):
             if event.best:
                 self._best = f" · best {event.metric} {metric_value(event):.2f}"
@@ -66,8 +66,9 @@ class NotebookProgress(ProgressDisplay):
         lines = [*([f"({left_out} earlier lines)"] if left_out > 0 else []), *self._lines[-LINES_SHOWN:]]
         page = f"<pre>{escape(chr(10).join(lines))}</pre>" if lines else ""
         if self._step is not None and not self._stopped:
-            step, total = self._step, f" of {self._last_update:,}" if self._last_update < ENDLESS else ""
-            bar = f'<progress max="{self._last_update}" value="{step.update}"></progress> ' if total else ""
+            step, last = self._step, self.expected_last(self._step)
+            total = "" if last is None else f" of {last:,}"
+            bar = "" if last is None else f'<progress max="{last}" value="{step.update}"></progress> '
             page += (
                 f"{bar}update {step.update:,}{total} · loss {step.loss:.3f} · "
                 f"{step.tokens_per_second:,.0f} tokens/s{escape(self._best)}"

@@ -28,6 +28,21 @@ def describe_plan(
     plan: Plan, trainer: Trainer, *, every_setting: bool = False, width: int | None = None
 ) -> Iterator[str]:
     """Yield the lines of ``print_plan``; the audit is laid out for a terminal of ``width`` columns."""
+    yield from describe_choices(plan, width)
+    yield f"  {describe_size(plan)}, on {trainer.device}"
+    if workers := trainer.updater.workers.describe():
+        yield f"  {workers}"
+    if not trainer.progress.update:
+        for line in describe_time(trainer.forecast()):
+            yield f"  {line}"
+    if every_setting:
+        yield ""
+        for setting in flatten_settings(plan.system.recipe.dump()):
+            yield f"  {setting}"
+
+
+def describe_choices(plan: Plan, width: int | None = None) -> Iterator[str]:
+    """Yield the lines about the data, and what was chosen and why."""
     data = plan.data
     for name, audit in data.audits.items():
         yield f"{name}: {audit.report(width or AUDIT_WIDTH)}\n"
@@ -40,16 +55,11 @@ def describe_plan(
     yield ""
     for reason in plan.reasons:
         yield f"  {reason}"
-    yield f"  {plan.system.model.parameters_count:,} parameters, on {trainer.device}"
-    if workers := trainer.updater.workers.describe():
-        yield f"  {workers}"
-    if not trainer.progress.update:
-        for line in describe_time(trainer.forecast()):
-            yield f"  {line}"
-    if every_setting:
-        yield ""
-        for setting in flatten_settings(plan.system.recipe.dump()):
-            yield f"  {setting}"
+
+
+def describe_size(plan: Plan) -> str:
+    """Say how large the model is."""
+    return f"{plan.system.model.parameters_count:,} parameters"
 
 
 def describe_sides(data: Data) -> list[str]:

@@ -32,6 +32,7 @@ class JobEnded:
 
     job: Job
     code: int  # its exit code; negative: the signal that killed it
+    was_told: bool = False  # to stop, before it ended
 
     @property
     def is_done(self) -> bool:
@@ -40,13 +41,13 @@ class JobEnded:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether it saved and stopped before, because it was told to."""
-        return self.code == 130
+        """Whether it stopped before, because it was told to: after it saved, or before it listened to signals."""
+        return self.code == 130 or (self.was_told and self.code == -signal.SIGTERM)
 
     @property
     def is_killed(self) -> bool:
-        """Whether something outside ended it."""
-        return self.code < 0
+        """Whether something outside ended it, against our will."""
+        return self.code < 0 and not self.is_interrupted
 
     def describe(self) -> str:
         """Say in a sentence what went wrong, and where more is written."""
@@ -106,7 +107,7 @@ def run_jobs(
                 job = running.pop(process)
                 if job.log.exists() and not job.log.stat().st_size:
                     delete_files(job.log.parent, [job.log.name])
-                yield JobEnded(job, process.returncode)
+                yield JobEnded(job, process.returncode, told)
             if running and not ended:
                 yield Waiting()
                 time.sleep(POLL_SECONDS)

@@ -14,7 +14,7 @@ from dragoman.data.splits import PathLike
 from dragoman.errors import UserError
 from dragoman.inference.system import System
 from dragoman.process.signals import stop_on_signal
-from dragoman.recipe.arguments import data_settings, run_path, with_arguments
+from dragoman.recipe.arguments import check_path, data_settings, run_path, with_arguments, with_known_arguments
 from dragoman.recipe.layers import ConfigSource, Overrides, read_layers, read_overrides
 from dragoman.runs.folder import default_folder
 from dragoman.runs.weights import WEIGHTS
@@ -78,6 +78,7 @@ def train(
 ) -> Plan: ...  # fmt: skip
 
 
+@with_known_arguments
 def train(
     files: Any,
     dev: Any = None,
@@ -126,6 +127,7 @@ def train(
     >>> system
     System(auto, ... parameters, runs/new)
     """
+    out = None if out is None else check_path(out, "out", "the folder that is written")
     overrides = with_arguments(
         read_overrides(settings),
         training={"max_time": max_time, "seed": seed, "device": device},

@@ -113,7 +113,8 @@ def _other(
     if len(free) != 1:
         given = [column for column in taken if column is not None]
         if side == SOURCE:
-            example = candidates.options(free[:1], None)
+            few = len(free) + len(given) <= PROPOSED
+            example = candidates.options(free if few else free[:1], given[0] if given else None)
         else:
             example = candidates.options([], usual_target if usual_target in free else free[-1] if free else given[-1])
         raise UserError(

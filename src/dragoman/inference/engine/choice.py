@@ -64,7 +64,7 @@ def open_portable(folder: Path, device: str = "cpu") -> Container:
     if (reason := why_unavailable()) is not None:
         raise UserError(reason)
     if not is_surely_cpu(device):
-        raise UserError(f"--device {device}: the native library computes on CPUs only; give --device cpu")
+        raise UserError(f"device {device}: the native library computes on CPUs only; give the device cpu")
     container = Container.open(path)
     digest = read_tensor_header(folder / WEIGHTS).metadata.get(KEY)
     if digest is None or container.about().get("weights") != digest:

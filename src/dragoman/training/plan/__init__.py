@@ -19,18 +19,20 @@ from dragoman.evaluation import metrics
 from dragoman.inference.system import System
 from dragoman.process.allocator import release_pages
 from dragoman.recipe.layers import ConfigSource, Overrides
+from dragoman.tables import html_text
 from dragoman.training.corpus import EncodedExamples
 from dragoman.training.plan.asking import ask
 from dragoman.training.plan.building import build
 from dragoman.training.plan.choosing import choose
 from dragoman.training.plan.fitting import fit
 from dragoman.training.plan.reading import read
+from dragoman.training.plan_text import describe_choices, describe_size
 from dragoman.training.transfer.weights import Transfer
 
 __all__ = ["Plan", "plan"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan:
     """All that is decided before the first update."""
 
@@ -41,6 +43,21 @@ class Plan:
     reasons: tuple[str, ...]  # what was chosen and why, in sentences
     transfers: tuple[Transfer, ...]  # weights taken from other runs
     origins: Mapping[str, str]  # those runs, and a digest of their weights
+
+    def __repr__(self) -> str:
+        sides = ", ".join(
+            f"{len(rows):,} rows for {name}"
+            for name, rows in (("train", self.data.train), ("dev", self.data.dev), ("test", self.data.test))
+            if rows
+        )
+        return f"Plan({self.system.recipe.preset}, {describe_size(self)}, {sides})"
+
+    def _repr_html_(self) -> str:
+        return html_text(self.to_text())
+
+    def to_text(self) -> str:
+        """Return the audit of the data, and what was chosen and why."""
+        return "\n".join([*describe_choices(self), f"  {describe_size(self)}"]) + "\n"
 
 
 def plan(

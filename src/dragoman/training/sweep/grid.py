@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from dragoman.config import ConfigError, Section, explain, merge, read_toml
+from dragoman.config import ConfigError, Section, explain, merge, nearest, read_toml
 from dragoman.errors import UserError
-from dragoman.recipe.layers import drop_sections_without_kind, read_layers
+from dragoman.recipe.layers import drop_sections_without_kind, preset_names, read_layers
 from dragoman.recipe.schema import make_recipe
 
 LONGEST_NAME = 100  # characters of a candidate's name, which is the name of its folder
@@ -93,11 +93,24 @@ class Combination:
 
 def read_grid(path: Path) -> Grid:
     """Read the file of a sweep. Its data files become paths that can be opened from here."""
-    plain = read_toml(path)
+    try:
+        plain = read_toml(path)
+    except ConfigError as error:
+        if path.suffix.lower() == ".toml" or not path.is_file():
+            raise
+        raise UserError(
+            f'{path}: sweep takes a TOML file that names the data (train = "{path.name}") and what is to be combined; '
+            f"{str(error).removeprefix(f'{path}: ')}"
+        ) from None
     try:
         grid = Grid(**plain)
     except ValidationError as error:
         raise explain(error, Grid, str(path)) from None
+
+    known = ["auto", *preset_names()]
+    for preset in grid.presets:
+        if preset not in known:
+            raise ConfigError(f"{path}: presets: there is no preset {preset!r}; {nearest(preset, known)}")
 
     def resolve(name: str) -> str:
         return str(path.parent / name)

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dragoman.evaluation.metrics import METRICS, SeedsReport, Spread, spread
+from dragoman.evaluation.metrics import METRICS, Spread, spread
 from dragoman.evaluation.metrics.seeds import interval
 from dragoman.files import read_json
 from dragoman.training.race import RaceState, Standing
-from dragoman.training.seeds import read_reports
+from dragoman.training.seeds import read_report
 from dragoman.training.sweep.run import RACE, Sweep, is_complete
 
 RESULTS = "results.json"
@@ -28,7 +28,8 @@ class CandidateResult:
     state: str  # "finished", "stopped" (by halving), "failed" or "unfinished"
     updates: int | None  # of the rung it got to; None: to the end of each run
     dev: Spread | None  # the headline metric: of the final weights or, where it was stopped, of the best validation
-    test: Spread | None  # of the final weights, where test was evaluated
+    test: Spread | None  # of the final weights, where test was evaluated for every seed
+    tested: int = 0  # seeds that test was evaluated for
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class SweepResults:
             names = ", ".join(equal[:3]) + (f" and {len(equal) - 3} more" if len(equal) > 3 else "")
             sentences.append(f"no better on dev than {names}: of equal ones, the first of the file is chosen")
         tested = sum(each.test is not None for each in self.candidates)
+        partly = [each for each in self.candidates if each.tested and each.test is None]
         if not self.has_test:
             sentences.append("there are no test rows; the dev score of the best one of several flatters it")
         elif tested == 1:
@@ -87,8 +89,13 @@ class SweepResults:
                 f"test was evaluated for {tested} candidates; a choice by these scores would flatter it, the choice "
                 "by dev does not"
             )
-        else:
+        elif not partly:
             sentences.append("test was not evaluated; the dev score of the best one of several flatters it")
+        sentences += [
+            f"test was evaluated for {each.tested} of {self.seeds} seeds of {each.name}, and has no score before all "
+            "are done; the same command goes on"
+            for each in partly
+        ]
         return sentences
 
 
@@ -120,7 +127,8 @@ def _result(sweep: Sweep, state: RaceState, standing: Standing) -> CandidateResu
     sign = 1 if METRICS[sweep.metric].better == "higher" else -1
     scores = [sign * known[job.name] for job in jobs if job.name in known]
     complete = is_complete(sweep, standing)
-    test = read_reports([Path(job.out) for job in jobs], "test") if complete else None
+    reports = [read_report(Path(job.out), "test") for job in jobs] if complete else []
+    test = [report.scores[sweep.metric].value for report in reports if report and sweep.metric in report.scores]
     decided = standing.rung < len(state.decisions)
     return CandidateResult(
         name=combination.name,
@@ -130,12 +138,9 @@ def _result(sweep: Sweep, state: RaceState, standing: Standing) -> CandidateResu
         state="finished" if complete else "failed" if standing.failed else "stopped" if decided else "unfinished",
         updates=sweep.rungs[standing.rung].updates,
         dev=spread(scores) if scores else None,
-        test=_headline(test, sweep.metric),
+        test=spread(test) if test and len(test) == len(jobs) else None,
+        tested=len(test),
     )
-
-
-def _headline(report: SeedsReport | None, metric: str) -> Spread | None:
-    return None if report is None else report.spreads.get(metric)
 
 
 def describe_state(result: CandidateResult) -> str:
