@@ -109,7 +109,7 @@ def test_sound_has_ctc_where_its_states_leave_room(tokens: int, rows: int, frame
     sizes = shape(rows * (tokens + 1), rows=rows, frames={"source": frames})
     chosen = choose_ctc(sizes, {"source": "speech"})
     recipe = make_recipe(merge(choose(sizes, {"source": "speech"}), chosen))
-    assert recipe.training.ctc == recipe.search.ctc
+    assert bool(recipe.training.ctc) == bool(chosen) and not recipe.search.ctc
     assert bool(chosen) <= (2 <= tokens <= frames / 2)
     assert not choose_ctc(sizes, {"source": "image"}), "a picture is no sequence"
     assert not choose_ctc(shape(tokens), {"source": "text"})
@@ -142,7 +142,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_ctc_is_chosen_only_where_nobody_chose(said: dict[str, Any], ctc: float, recordings: Path) -> None:
     recipe = plan(recordings, settings={"data": {"header": "no"}} | said).system.recipe
     assert recipe.training.ctc == ctc
-    assert recipe.search.ctc == (CTC_SHARE if not said else 0.0)
+    assert recipe.search.ctc == 0.0
 
 
 def test_who_names_the_end_means_it(recordings: Path) -> None:

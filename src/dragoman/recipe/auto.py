@@ -99,11 +99,12 @@ def count_epochs(rows: int) -> int:
 
 
 def choose_ctc(shape: Shape, kinds: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of CTC, in training and in search, where the data calls for it; else none.
+    """Return the settings of CTC in training where the data calls for it; else none.
 
     It is for one long sequence, such as sound, whose target is several tokens in the same order: its
     loss finds where each token is, which attention alone does not learn from a few recordings. Half
-    of the states must be free, so that there is room for blanks.
+    of the states must be free, so that there is room for blanks. Search goes without it: the native
+    library and exported models search by themselves, and do not know CTC.
     """
     if len(kinds) != 1 or not shape.frames:
         return {}
@@ -113,7 +114,7 @@ def choose_ctc(shape: Shape, kinds: Mapping[str, str]) -> dict[str, Any]:
     states = shape.frames[name] / modality.default_encoder(shape.frames[name], 0).stride
     if modality.gives != "sequence" or tokens < 2 or states < 2 * tokens:
         return {}
-    return {"training": {"ctc": CTC_SHARE}, "search": {"ctc": CTC_SHARE}}
+    return {"training": {"ctc": CTC_SHARE}}
 
 
 def wants_transformer(shape: Shape) -> bool:
