@@ -97,6 +97,7 @@ export function runOf(data: PageData, loaded: Awaited<ReturnType<Engine["load"]>
     ready: true,
     evaluation: null,
     held_out: "",
+    data: "",
     train_files: [],
     test_files: [],
   };

@@ -115,7 +115,8 @@ export interface Run {
   search: Search;
   ready: boolean; // Whether the run has weights and can predict.
   evaluation: Evaluation | null;
-  held_out: "test" | "dev" | ""; // Which rows of its own it is measured on: "dev" if it has no test rows, "" if their files no longer exist.
+  held_out: "test" | "dev" | ""; // Which rows of its own it is measured on: "dev" if it has no test rows, "" if they cannot be read again.
+  data: "files" | "memory" | "missing" | ""; // Where its rows are: in files, in files that are missing, or nowhere since they were a table in memory; "" if that is not known.
   train_files: string[]; // Training files that still exist.
   test_files: string[]; // Test files that still exist, then dev files.
 }

@@ -48,6 +48,19 @@ def test_a_first_view_without_rows_to_try_says_why(page: Any, serves: Any, tiny_
         expect(page.get_by_text("the files of this run's data were not found")).to_be_visible()
 
 
+def test_a_run_from_memory_says_that_no_rows_are_kept(page: Any, serves: Any, label_run: Any) -> None:
+    with serves(label_run.folder) as studio:
+        page.goto(studio.address)
+        expect(
+            page.get_by_text("There are no dev rows to choose from, because this run was trained on a table in memory")
+        ).to_be_visible()
+        expect(page.get_by_text("not found")).to_have_count(0)
+        page.locator("#tab-errors").click()
+        expect(page.get_by_text("This run was trained on a table in memory")).to_be_visible()
+        page.locator("#tab-map").click()
+        expect(page.get_by_text("This run was trained on a table in memory")).to_be_visible()
+
+
 def test_a_typed_input_is_decoded(page: Any, studio: Any) -> None:
     page.goto(f"{studio.address}#predict/run")
     page.get_by_test_id("best-text").wait_for()  # of the example that is shown first

@@ -75,6 +75,12 @@ def test_the_page_answers_as_the_run_does(opens: Opens, runs: dict[str, Path], n
             assert [output["score"] for output in outputs] == pytest.approx([each.score for each in wanted], abs=1e-4)
 
 
+def test_the_page_does_not_speak_of_a_studio(opens: Opens) -> None:
+    page = opens("run")
+    page.get_by_text("Nothing is decoded yet").wait_for()
+    assert not re.search("studio|files|folder", page.locator("body").inner_text())
+
+
 def test_nothing_is_asked_for_and_the_policy_forbids_it(page: Any, exported: dict[str, Path]) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

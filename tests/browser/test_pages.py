@@ -52,6 +52,17 @@ def test_an_inspected_input_has_all_its_views(alone: Any, runs: dict[str, Path],
     assert alone.evaluate("window.broken") is None
 
 
+def test_a_report_says_why_it_has_no_errors(alone: Any, label_run: Any, tmp_path: Path) -> None:
+    from dragoman import load
+    from dragoman.studio.page import report_page
+
+    place = tmp_path / "report.html"
+    place.write_text(report_page(label_run.folder, load(label_run.folder, engine="torch")), encoding="utf-8")
+    alone.goto(place.as_uri())
+    alone.get_by_text("This report has no tab of errors: the run was trained on a table in memory").wait_for()
+    assert alone.locator("#tab-errors").count() == 0
+
+
 def test_a_report_has_curves_errors_and_alignments(alone: Any, runs: dict[str, Path], tmp_path: Path) -> None:
     from dragoman import load
     from dragoman.studio.page import report_page

@@ -71,7 +71,10 @@ function OneRun(props: Shared) {
       ) : errors.busy ? (
         <Loading what="Predicting every row and measuring…" />
       ) : (
-        !errors.problem && <Empty title="Where does the model go wrong?">Choose a file of pairs. Every row is predicted and compared with its reference.</Empty>
+        !errors.problem && <Empty title="Where does the model go wrong?">
+          Choose a file of pairs. Every row is predicted and compared with its reference.
+          {run.data === "memory" && " This run was trained on a table in memory, of which no rows are kept, so it has no rows of its own to measure."}
+        </Empty>
       )}
     </>
   );

@@ -9,13 +9,18 @@ import { SourceInput } from "../parts/source_input";
 import { Empty, Loading, ProblemNote } from "../parts/states";
 import { Steps } from "../parts/steps";
 import { DoubtLegend, TokenStrip } from "../parts/tokens";
-import type { Alternative, Example, Output, Prediction, Search, Source, Token } from "../records";
+import type { Alternative, Example, Output, Prediction, Run, Search, Source, Token } from "../records";
 import { ReferenceNote } from "../parts/reference";
 
 const NORMALIZED: Record<Search["normalize"], string> = {
   none: "no length normalisation",
   average: "score: average per token",
   gnmt: "score: GNMT length penalty",
+};
+/** Why no dev rows are offered. A page that was exported has a model and no data, and nothing to say of it. */
+const NO_ROWS: Partial<Record<Run["data"], string>> = {
+  missing: " There are no dev rows to choose from, because the files of this run's data were not found from the folder in which the studio was started.",
+  memory: " There are no dev rows to choose from, because this run was trained on a table in memory, of which no rows are kept.",
 };
 const PROMPT: Source = { name: "source", kind: "text", is_file: false, encoder: "" };
 
@@ -38,9 +43,7 @@ export function PredictView({ decoding, go }: { backend: Backend; decoding: Deco
           !problem && (
             <Empty title="Nothing is decoded yet">
               Enter an input. You will see the best outputs, how sure the model was of each token, and what else it considered.
-              {!decoding.run.train_files.length && !decoding.run.is_language_model && (
-                <> There are no dev rows to choose from, because the files of this run's data were not found from the folder in which the studio was started.</>
-              )}
+              {!run.is_language_model && NO_ROWS[run.data]}
             </Empty>
           )
         )}

@@ -14,6 +14,12 @@ import { Empty, Loading, ProblemNote } from "../parts/states";
 import type { Run, Training } from "../records";
 import { curves, useHistories, type Across } from "./curves";
 
+/** Why a report has no errors and no alignments. */
+const NO_ERRORS: Partial<Record<Run["data"], string>> = {
+  memory: "This report has no tab of errors: the run was trained on a table in memory, of which no rows are kept. The studio measures it on a file.",
+  missing: "This report has no tab of errors, because the files of the run's data were not found. Write it again in the folder in which the run was trained.",
+};
+
 type Below = "audit" | "settings" | "evaluation";
 
 export function TrainingView({ backend, runs, run }: { backend: Backend; runs: Run[]; run: Run }) {
@@ -39,6 +45,7 @@ export function TrainingView({ backend, runs, run }: { backend: Backend; runs: R
   const charts = { width, xName: across === "updates" ? "update" : across === "minutes" ? "minute" : "epoch" };
   return (
     <div ref={body}>
+      {page?.kind === "report" && !page.errors && NO_ERRORS[run.data] && <p className="note">{NO_ERRORS[run.data]}</p>}
       {curved && (
         <>
           <div className="toolbar">

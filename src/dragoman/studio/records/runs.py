@@ -150,7 +150,10 @@ class Run(Record):
     """Whether the run has weights and can predict."""
     evaluation: Evaluation | None
     held_out: Literal["test", "dev", ""]
-    """Which rows of its own it is measured on: "dev" if it has no test rows, "" if their files no longer exist."""
+    """Which rows of its own it is measured on: "dev" if it has no test rows, "" if they cannot be read again."""
+    data: Literal["files", "memory", "missing", ""]
+    """Where its rows are: in files, in files that are missing, or nowhere since they were a table in memory; "" if
+    that is not known."""
     train_files: list[str]
     """Training files that still exist."""
     test_files: list[str]

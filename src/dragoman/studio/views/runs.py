@@ -16,7 +16,7 @@ from dragoman.runs.history import AUDIT, read_audit, read_evaluation, read_metri
 from dragoman.runs.setup import Setup
 from dragoman.search.options import SearchConfig
 from dragoman.studio import records
-from dragoman.studio.run_data import find_data_files
+from dragoman.studio.run_data import find_data_files, is_from_memory
 
 WEIGHTS = "model.safetensors"
 
@@ -31,6 +31,7 @@ def describe_run(folder: Path, identity: str, parameters: int | None = None, nam
     setup = _read_setup(folder, config.stat().st_mtime_ns if config.exists() else 0)
     recipe = setup.recipe
     files = find_data_files(folder)
+    data = _locate_data(folder, files)
     return records.Run(
         id=identity,
         name=name or folder.resolve().name,
@@ -54,7 +55,8 @@ def describe_run(folder: Path, identity: str, parameters: int | None = None, nam
         search=describe_search(recipe.search, setup.classes),
         ready=(folder / WEIGHTS).exists(),
         evaluation=_read_evaluation(folder),
-        held_out=_name_held_out(folder, files),
+        held_out=_name_held_out(folder) if data == "files" else "",
+        data=data,
         train_files=files.get("train", []),
         test_files=[*files.get("test", []), *files.get("dev", [])],
     )
@@ -152,14 +154,18 @@ def _read_setup(folder: Path, modified: int) -> Setup:
     return Setup.read(folder)
 
 
-def _name_held_out(folder: Path, files: Mapping[str, list[str]]) -> Literal["test", "dev", ""]:
-    """Name the rows that a run is measured on, if all files of its data still exist."""
+def _locate_data(folder: Path, files: Mapping[str, list[str]]) -> Literal["files", "memory", "missing", ""]:
+    """Say where the rows of a run are. ``files`` are those of its data that still exist."""
     if not (folder / AUDIT).exists():
         return ""
-    audit = read_audit(folder)
-    if "train" not in files or files.keys() != audit["files"].keys():
-        return ""
-    return "test" if audit["rows"]["test"] else "dev"
+    if is_from_memory(folder):
+        return "memory"
+    return "files" if "train" in files and files.keys() == read_audit(folder)["files"].keys() else "missing"
+
+
+def _name_held_out(folder: Path) -> Literal["test", "dev"]:
+    """Name the rows that a run is measured on."""
+    return "test" if read_audit(folder)["rows"]["test"] else "dev"
 
 
 def _read_evaluation(folder: Path) -> records.Evaluation | None:
