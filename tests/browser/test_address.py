@@ -124,6 +124,32 @@ def test_rows_are_named_by_what_they_are(page: Any, studio: Any) -> None:
     expect(page.get_by_label("Rows", exact=True)).to_contain_text("the run's own test rows")
 
 
+def test_a_mistyped_path_can_be_corrected(page: Any, studio: Any, tiny_run: Any) -> None:
+    page.goto(f"{studio.address}#errors/run")
+    page.get_by_label("Rows", exact=True).select_option(label="a path…")
+    path = page.get_by_label("Path of the file")
+    path.fill(str(tiny_run.pairs.with_name("pears.tsv")))
+    page.get_by_role("button", name="Measure").click()
+    for again in (False, True):
+        if again:
+            page.reload()
+        expect(page.get_by_role("alert")).to_contain_text("pears.tsv")
+        expect(page.get_by_label("Rows", exact=True)).to_contain_text("a path…")
+        expect(path).to_have_value(re.compile("pears.tsv$"))
+    path.fill(str(tiny_run.pairs))
+    path.press("Enter")
+    expect(page.get_by_test_id("rows-shown")).to_be_visible()
+
+
+def test_a_run_that_is_not_there_is_not_replaced_by_another(page: Any, studio: Any) -> None:
+    page.goto(f"{studio.address}#errors/nosuchrun?rows=dt.tsv")
+    expect(page.get_by_text("There is no run “nosuchrun” here")).to_be_visible()
+    expect(page.get_by_role("tab")).to_have_count(0)
+    page.get_by_role("button", name="transformer").click()
+    expect(page.locator("#tab-errors")).to_have_attribute("aria-selected", "true")
+    expect(page.locator(".run-choice select")).to_have_value("transformer")
+
+
 def test_an_uploaded_picture_survives_a_reload(page: Any, studio: Any, runs: dict[str, Any]) -> None:
     page.goto(f"{studio.address}#predict/pictures")
     expect(page.locator(".preview img")).to_be_visible()  # of a dev row
