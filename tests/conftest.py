@@ -95,8 +95,8 @@ def label_run(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
     settings = {**TINY, "data": {"source": ["left", "right"], "target": "label"}}
     train([dict(zip(names, row, strict=True)) for row in rows], out=folder / "labels", settings=settings)
     lines = ["\t".join(row) for row in (names, *rows)]
-    (folder / "rows.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return TinyRun(folder / "labels", folder / "rows.tsv", TINY)
+    (folder / "labels" / "rows.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return TinyRun(folder / "labels", folder / "labels" / "rows.tsv", TINY)
 
 
 @pytest.fixture(scope="session")

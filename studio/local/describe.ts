@@ -3,7 +3,7 @@
 import { withoutSmoothing } from "../runtime/confidence";
 import { EOS, UNK, type Dragoman, type Features, type ForcedPath, type Frontier, type Input, type Prediction as Found } from "../runtime/dragoman";
 import { tidy } from "../runtime/dragoman";
-import type { Alternative, Attention, AttentionRequest, Axis, Matrix, Media, Node, PredictRequest, Prediction, Reference, Search, Token, Tree } from "../src/records";
+import type { Alternative, Attention, AttentionRequest, Axis, ClassProbability, Matrix, Media, Node, PredictRequest, Prediction, Reference, Search, Token, Tree } from "../src/records";
 import type { Given, PageData, SourceReading } from "./asking";
 
 export interface Asked {
@@ -46,6 +46,7 @@ export function describePrediction(inspected: Inspected): Prediction {
       tokens: describeTokens(inspected, output.ids, paths[index], found.prefixLength),
       attention: meanAttention(paths[index].attention, model.maps, states, output.ids.length),
     })),
+    classes: classProbabilities(inspected),
     axes,
     cross: data.cross,
     encoder: { layers: 0, heads: 0 },
@@ -77,6 +78,18 @@ function confidenceNote({ model, found }: Inspected): string {
   const others = settings.forbidden.length + settings.forbiddenRuns.length > model.defaults.forbidden.length + model.defaults.forbiddenRuns.length;
   const same = settings.beam === beam && (settings.beam === 1 || settings.normalize === normalize) && !others && !found.prefixLength;
   return same ? "" : "the confidence was fitted for another search, so it may be too high or too low";
+}
+
+/** The probabilities of the classes as outputs, divided by their sum; the likeliest first. */
+function classProbabilities({ model, input }: Inspected): ClassProbability[] {
+  const classes = model.defaults.only;
+  if (!classes.length) return [];
+  const totals = model.force(input, classes.map((ids) => [...ids, EOS])).map((path) => sum(path.tokens.map((token) => token.logProb)));
+  const most = Math.max(...totals);
+  const shares = totals.map((total) => Math.exp(total - most));
+  return classes
+    .map((ids, index) => ({ label: model.target.decode(ids), probability: shares[index] / sum(shares) }))
+    .sort((one, other) => other.probability - one.probability);
 }
 
 // ---- tokens

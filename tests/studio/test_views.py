@@ -14,6 +14,7 @@ from dragoman.data.vocabulary import BOS, EOS, PAD, UNK
 from dragoman.errors import UserError
 from dragoman.evaluation.compare import compare_systems
 from dragoman.evaluation.metrics.bootstrap import SMALLEST_P
+from dragoman.inference.predictions import Raw
 from dragoman.inference.system import System
 from dragoman.studio import records
 from dragoman.studio.inspection import Inspection, inspect, read_input
@@ -31,7 +32,7 @@ def make_request(text: str = "abcd", **more: Any) -> PredictRequest:
     return PredictRequest(input=text, **more)
 
 
-def predict(system: System, source: str, request: PredictRequest) -> tuple[records.Prediction, Inspection]:
+def predict(system: System, source: Raw, request: PredictRequest) -> tuple[records.Prediction, Inspection]:
     inspection = inspect(system, source, request)
     return describe_prediction(inspection, request), inspection
 
@@ -235,6 +236,16 @@ def test_scores_in_a_sentence_have_the_minus_sign_of_the_page(recurrent: System)
     prediction, _ = predict(recurrent, "abcd", make_request(reference="hhhhhh"))
     assert prediction.reference is not None and "(−" in prediction.reference.sentence
     assert "-" not in prediction.reference.sentence
+
+
+def test_a_classifier_shows_the_probabilities_of_all_classes(label_run: Any, recurrent: System) -> None:
+    system = System.load(label_run.folder, "cpu")
+    source = {"left": "aabab", "right": "babaa"}
+    prediction, _ = predict(system, source, PredictRequest(input=source))
+    wanted = system.predict(source).probabilities
+    assert wanted is not None and [one.label for one in prediction.classes] == list(wanted)
+    assert [one.probability for one in prediction.classes] == pytest.approx(list(wanted.values()), abs=1e-5)
+    assert predict(recurrent, "abcd", make_request())[0].classes == []
 
 
 def test_a_search_error_is_told_from_a_model_error(recurrent: System) -> None:

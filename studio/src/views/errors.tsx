@@ -86,9 +86,11 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
   const { values } = useAddress();
   const filter = useMemo(() => filterFrom(values), [values]);
   const headline = errors.metrics[0];
+  // A class is right or wrong, which the row says already.
+  const metrics = errors.metrics.filter((metric) => !errors.evaluation.classes || metric.name !== "exact");
   const sorting = useMemo((): Sorting => sortingFrom(values, { by: headline?.name ?? "line", down: headline?.better === "lower" }), [values, headline]);
   const [shown, setShown] = useState(PAGE);
-  const rows = useMemo(() => sorted(filtered(errors.rows, filter), sorting), [errors, filter, sorting]);
+  const rows = useMemo(() => sorted(filtered(errors.rows, filter, errors.evaluation.confusion?.labels), sorting), [errors, filter, sorting]);
   const opened = useRef<HTMLTableRowElement>(null);
   useEffect(() => {
     const place = rows.findIndex((row) => String(row.index) === values.row);
@@ -116,14 +118,19 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
   );
   return (
     <>
-      <EvaluationPanel evaluation={errors.evaluation} />
+      <EvaluationPanel evaluation={errors.evaluation} onCell={(gold, label) => set({ gold, label })} />
       <div className="toolbar filters" role="search" aria-label="Filter">
         <label className="inline">Find <input dir="auto" value={filter.text} onChange={(event) => set({ text: event.target.value })} /></label>
         <Check label="wrong only" checked={filter.wrong} onChange={(wrong) => set({ wrong })} />
         <Check label="with unknown words" checked={filter.unknown} onChange={(unknown) => set({ unknown })} />
         <Check label={`with rare tokens (seen < ${errors.rare_below} times)`} checked={filter.rare} onChange={(rare) => set({ rare })} />
         {range("Source length", "shortest", "longest")}
-        {errors.metrics[0] && range(errors.metrics[0].label, "lowest", "highest")}
+        {headline && metrics.includes(headline) && range(headline.label, "lowest", "highest")}
+        {filter.gold && (
+          <button className="chip" aria-label="Show the rows of all classes" onClick={() => set({ gold: "", label: "" })}>
+            reference <bdi>{filter.gold}</bdi>, output <bdi>{filter.label}</bdi> ×
+          </button>
+        )}
       </div>
       <div className="heading">
         <h2 data-testid="rows-shown">{count(rows.length)} of {count(errors.rows.length)} rows</h2>
@@ -140,7 +147,7 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
                 {head("line", "Line", true)}
                 {head("source", "Source")}
                 {head("output", "Output against reference")}
-                {errors.metrics.map((metric) => head(metric.name, metric.label, true, `${metric.better} is better`))}
+                {metrics.map((metric) => head(metric.name, metric.label, true, `${metric.better} is better`))}
                 {head("length", "Length", true, "of the source")}
                 {head("surprise", "log\u00a0p", true, "of the output")}
                 {open && <td />}
@@ -160,7 +167,7 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
                     {row.correct && <span className="tag good">right</span>}
                     {row.references.length > 1 && <span className="tag">{row.references.length} references</span>}
                   </td>
-                  {errors.metrics.map((metric) => <td key={metric.name} className="figure" data-label={metric.label}>{number(row.values[metric.name], 1)}</td>)}
+                  {metrics.map((metric) => <td key={metric.name} className="figure" data-label={metric.label}>{number(row.values[metric.name], 1)}</td>)}
                   <td className="figure" data-label="Length">{row.source_length}</td>
                   <td className="figure" data-label="log p" title={row.reference_log_prob === null ? undefined : `of the reference: ${number(row.reference_log_prob)}`}>
                     {number(row.log_prob, 2)}

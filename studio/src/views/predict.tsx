@@ -7,6 +7,7 @@ import { direction, duration, number, percent, sentence, sourceChoice, sourceTex
 import { Field, NumberField } from "../parts/controls";
 import { SourceInput } from "../parts/source_input";
 import { Empty, Loading, ProblemNote } from "../parts/states";
+import { ClassBars } from "../parts/classes";
 import { Steps } from "../parts/steps";
 import { DoubtLegend, TokenStrip } from "../parts/tokens";
 import type { Alternative, Example, Output, Prediction, Run, Search, Source, Token } from "../records";
@@ -86,15 +87,17 @@ function InputPanel({ decoding }: { decoding: Decoding }) {
           <NumberField label="Outputs" value={wish.nBest} least={1} most={100}
             onChange={(nBest) => again({ nBest, beam: Math.max(wish.beam, nBest) })} />
         </div>
-        <Field label="Length normalisation">
-          {(id) => (
-            <select id={id} value={wish.normalize} onChange={(event) => again({ normalize: event.target.value as typeof wish.normalize })}>
-              <option value="none">none: sum of log-probabilities</option>
-              <option value="average">average per token</option>
-              <option value="gnmt">GNMT penalty</option>
-            </select>
-          )}
-        </Field>
+        {!run.is_classifier && (
+          <Field label="Length normalisation">
+            {(id) => (
+              <select id={id} value={wish.normalize} onChange={(event) => again({ normalize: event.target.value as typeof wish.normalize })}>
+                <option value="none">none: sum of log-probabilities</option>
+                <option value="average">average per token</option>
+                <option value="gnmt">GNMT penalty</option>
+              </select>
+            )}
+          </Field>
+        )}
         <div className="field">
           <label htmlFor="ban">Never write <span className="hint">this text</span></label>
           <div className="row">
@@ -183,7 +186,7 @@ function Results({ decoding, prediction, go }: { decoding: Decoding; prediction:
         <h2>Outputs</h2>
         <DoubtLegend />
         <span className="hint">
-          beam {prediction.search.beam}, {NORMALIZED[prediction.search.normalize]}
+          beam {prediction.search.beam}{!decoding.run.is_classifier && `, ${NORMALIZED[prediction.search.normalize]}`}
           {" · "}decoded in {duration(prediction.seconds)}
           {!inspected && took > 0 && <span data-testid="took" data-took={took} data-seconds={prediction.seconds}>, shown after {duration(took / 1000)}</span>}
         </span>
@@ -215,6 +218,7 @@ function Results({ decoding, prediction, go }: { decoding: Decoding; prediction:
         ))}
       </ol>
       {prediction.confidence_note && <p className="hint" data-testid="confidence-note">{sentence(prediction.confidence_note)}</p>}
+      {prediction.classes.length > 0 && <ClassBars classes={prediction.classes} />}
       {prediction.reference && <ReferenceNote reference={prediction.reference} />}
       <p className="row links">
         {prediction.cross.layers > 0 && <button className="quiet" onClick={() => go("attention")}>Where the model looked</button>}

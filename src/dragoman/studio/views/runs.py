@@ -38,6 +38,7 @@ def describe_run(folder: Path, identity: str, parameters: int | None = None, nam
         folder=str(folder),
         preset=recipe.preset,
         is_language_model=recipe.is_language_model,
+        is_classifier=bool(setup.classes),
         sources=[
             records.Source(
                 name=name,
@@ -132,8 +133,13 @@ def describe_evaluation(report: Mapping[str, Any] | Report, side: str) -> record
         by_length=[records.LengthScore(**score) for score in plain["by_length"]],
         length_unit=plain["length_unit"],
         confusion=records.Confusion(**plain["confusion"]) if plain.get("confusion") else None,
+        classes=_describe_classes(plain["classes"]) if plain.get("classes") else None,
         confidence=_describe_calibration(plain["confidence"]) if plain.get("confidence") else None,
     )
+
+
+def _describe_classes(plain: Mapping[str, Any]) -> records.Classes:
+    return records.Classes(**{**plain, "classes": [records.ClassScore(**each) for each in plain["classes"]]})
 
 
 def _describe_calibration(plain: Mapping[str, Any]) -> records.Calibration:
