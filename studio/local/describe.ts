@@ -326,20 +326,19 @@ function describeReference(inspected: Inspected, text: string, tokens: readonly 
   const lostAt = survived === tokens.length || survived >= found.trace.length ? null : survived;
   const gap = lostAt === null ? NaN : lowestTaken(found.trace[lostAt]) - sum(logProbs.slice(0, lostAt + 1));
   const isSame = found.ids.join() === tokens.join() || found.text === model.target.decode(tokens);
-  const verdict = isSame ? "found" : score > found.score + TOLERANCE ? "search error" : "model error";
+  const prefix = found.ids.slice(0, found.prefixLength);
+  const isForced = prefix.every((id, index) => tokens[index] === id); // the reference begins as the output has to
+  const isPossible = isForced && tokens.every((token, index) => token === UNK || isPermitted(found, tokens.slice(0, index), token));
+  const verdict = isSame ? "found" : !isPossible ? "excluded" : score > found.score + TOLERANCE ? "search error" : "model error";
   const wasFound = lostAt === null && followed.length === tokens.length;
   const scored = Number.isFinite(score) ? score.toFixed(3) : "probability zero";
   let sentence = {
     found: "The best output is the reference.",
-    "search error": `The model scores the reference (${scored}) higher than the output (${found.score.toFixed(3)})${wasFound ? ", yet it ranks lower here." : ", but the search dropped it."}`,
-    "model error": `The model scores the output (${found.score.toFixed(3)}) higher than the reference (${scored}).`,
+    "search error": `The model scores the reference (${scored}) higher than the output (${found.score.toFixed(3)})${wasFound ? ", yet it ranks lower here." : ", but the search dropped it. A wider beam may find it."}`,
+    "model error": `The model scores the output (${found.score.toFixed(3)}) higher than the reference (${scored}). No search will help.`,
+    excluded: isForced ? "No output can be the reference, because it has something that the search may not write." : "No output can be the reference, because it does not begin as the forced beginning does.",
   }[verdict];
-  if (verdict !== "found") {
-    if (tokens.includes(UNK)) sentence += " The reference has tokens that are not in the vocabulary.";
-    const prefix = found.ids.slice(0, found.prefixLength);
-    if (prefix.some((id, index) => tokens[index] !== id)) sentence += " The reference does not begin with the forced prefix.";
-    if (lostAt !== null && found.settings.beam > 1) sentence += ` It left the beam at token ${lostAt + 1}.`;
-  }
+  if (verdict !== "found" && verdict !== "excluded" && tokens.includes(UNK)) sentence += " The reference has tokens that are not in the vocabulary.";
   return {
     text,
     log_prob: Number.isFinite(total) ? total : null,

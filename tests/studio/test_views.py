@@ -204,7 +204,8 @@ def test_where_the_reference_was_lost(recurrent: System) -> None:
     shown = describe_tree(inspection, request)
     assert shown.reference is not None and shown.reference.verdict == "model error"
     lost = shown.reference.lost_at
-    assert lost is not None and "left the beam" in shown.reference.sentence
+    assert lost is not None and "beam" not in shown.reference.sentence, "the page says where it was lost"
+    assert shown.reference.sentence.endswith("No search will help.")
     marked = [[node for node in step if node.reference] for step in shown.steps]
     assert all(len(nodes) == 1 and nodes[0].fate == "kept" for nodes in marked[:lost])
     assert all(node.fate == "pruned" for node in marked[lost]) and not any(marked[lost + 1 :])
@@ -255,6 +256,7 @@ def test_a_search_error_is_told_from_a_model_error(recurrent: System) -> None:
         if wide.score > greedy.score + 1e-3:
             prediction, _ = predict(recurrent, text, make_request(text, beam=1, reference=wide.text))
             assert prediction.reference is not None and prediction.reference.verdict == "search error"
+            assert "A wider beam may find it." in prediction.reference.sentence
             assert prediction.reference.score == pytest.approx(wide.score, abs=1e-3)
             return
     pytest.fail("greedy search found the best output of every input: give inputs where it does not")
