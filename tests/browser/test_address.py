@@ -111,6 +111,23 @@ def test_looking_inside_a_row_and_back_keeps_the_table(page: Any, studio: Any) -
     expect(rows).to_have_text(shown)
 
 
+def test_a_row_that_is_looked_into_is_named_and_in_sight(page: Any, studio: Any) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.goto(f"{studio.address}#errors/run?rows=own")
+    button = page.get_by_role("button", name=re.compile("Look inside")).nth(2)
+    line = re.sub(r"\D", "", button.get_attribute("aria-label") or "")
+    button.click()
+    expect(page.get_by_test_id("results")).to_be_visible()
+    expect(page.locator(".from")).to_contain_text(f"This is line {line}.")
+    expect(page.locator(".from")).to_be_in_viewport()
+    expect(page.locator(".outputs")).to_be_in_viewport()
+    page.get_by_role("button", name="Back to Errors").click()
+    expect(page.locator("table.errors tr.on")).to_be_visible()
+    page.locator("#tab-predict").click()
+    page.get_by_label("Input", exact=True).fill("hgfed")
+    expect(page.locator(".from")).to_have_count(0)
+
+
 def test_rows_are_named_by_what_they_are(page: Any, studio: Any) -> None:
     def rename(route: Any) -> None:
         overview = route.fetch().json()

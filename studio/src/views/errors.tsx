@@ -41,11 +41,11 @@ export function ErrorsView(props: Shared) {
 }
 
 /** Open a row in the view Predict; a file is given by its id. */
-export function openRow(row: { index: number; source: Record<string, string>; files: Record<string, SourceFile>; references: string[] }, { decoding, go }: Pick<Shared, "decoding" | "go">): void {
+export function openRow(row: { index: number; line: number; unit?: string; source: Record<string, string>; files: Record<string, SourceFile>; references: string[] }, { decoding, go }: Pick<Shared, "decoding" | "go">): void {
   setValues({ row: String(row.index) }); // where the reader comes back to
   go("predict");
   document.getElementById("tab-predict")?.focus();
-  decoding.tryExample({ source: row.source, files: row.files, target: row.references[0] ?? "", line: 0 });
+  decoding.tryExample({ source: row.source, files: row.files, target: row.references[0] ?? "", line: 0 }, `${row.unit ?? "line"} ${row.line}`);
 }
 
 function OneRun(props: Shared) {

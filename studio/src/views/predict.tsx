@@ -23,16 +23,25 @@ const NO_ROWS: Partial<Record<Run["data"], string>> = {
   missing: " There are no dev rows to choose from, because the files of this run's data were not found from the folder in which the studio was started.",
   memory: " There are no dev rows to choose from, because this run was trained on a table in memory, of which no rows are kept.",
 };
+const NARROW = window.matchMedia("(max-width: 900px)"); // as in style.css
 const PROMPT: Source = { name: "source", kind: "text", is_file: false, encoder: "" };
 
 export function PredictView({ decoding, go }: { backend: Backend; decoding: Decoding; go(view: View): void }) {
-  const { run, prediction, inspected, busy, problem } = decoding;
+  const { run, prediction, inspected, busy, problem, wish } = decoding;
+  const results = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    // On a phone the answer is below the controls, and whoever looks into a row wants to see it.
+    if (!inspected && wish.from && prediction && NARROW.matches) results.current?.scrollIntoView({ block: "start" });
+  }, [inspected, wish.from, prediction]);
   if (!inspected && !run.ready)
     return <Empty title="This run has no weights yet">It can predict once training has saved it for the first time. Its curves are under <button className="link" onClick={() => go("training")}>Training</button>.</Empty>;
   return (
     <div className={inspected ? "" : "columns"}>
       {!inspected && <InputPanel decoding={decoding} />}
-      <div className="results">
+      <div className="results" ref={results}>
+        {!inspected && wish.from && (
+          <p className="note from">This is {wish.from}. <button className="link" onClick={() => go("errors")}>Back to Errors</button></p>
+        )}
         {inspected && <h1 className="asked" dir="auto">{sourceText(inspected.prediction.input)}</h1>}
         {!inspected && prediction && <p className="paper-only" dir="auto">{sourceText(prediction.input)}</p>}
         {problem && <ProblemNote text={problem} />}
