@@ -56,7 +56,7 @@ function ConfusionTable({ confusion, onCell }: { confusion: Confusion; onCell?: 
   return (
     <figure className="confusion scroll" tabIndex={0} role="region" aria-label="Confusion matrix">
       <table>
-        <caption>Rows: reference. Columns: output. {number(confusion.accuracy, 1)} % are right. The darker a cell, the larger its share of its row.{onCell && " Click one to see its rows."}</caption>
+        <caption>Rows: reference. Columns: output. {number(confusion.accuracy, 1)} % are right. Each row is shaded by the shares of its cells.{onCell && " Click one to see its rows."}</caption>
         <thead>
           <tr><td />{confusion.labels.map((label, index) => <th key={index} scope="col"><bdi>{label}</bdi></th>)}</tr>
         </thead>
