@@ -83,6 +83,23 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TinyRun]:
 
 
 @pytest.fixture(scope="session")
+def label_run(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
+    """A classifier of two texts, trained on rows in memory. Its ``pairs`` are the same rows as a file."""
+    from dragoman.training.run import train
+
+    folder = tmp_path_factory.mktemp("labels")
+    generator = random.Random(5)
+    texts = list(dict.fromkeys("".join(generator.choices("ab", k=generator.randint(4, 9))) for _ in range(300)))
+    rows = [(text, text[::-1], ("more b", "more a")[text.count("a") > text.count("b")]) for text in texts]
+    names = ("left", "right", "label")
+    settings = {**TINY, "data": {"source": ["left", "right"], "target": "label"}}
+    train([dict(zip(names, row, strict=True)) for row in rows], out=folder / "labels", settings=settings)
+    lines = ["\t".join(row) for row in (names, *rows)]
+    (folder / "labels" / "rows.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return TinyRun(folder / "labels", folder / "labels" / "rows.tsv", TINY)
+
+
+@pytest.fixture(scope="session")
 def native_run(tiny_run: TinyRun, tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
     """A copy of the tiny run with a file that the native library reads. Tests read it and never write into it."""
     from dragoman.export.portable import write_portable

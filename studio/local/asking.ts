@@ -30,7 +30,7 @@ export type Medium =
 export type Given = Record<string, string | Medium>;
 
 export interface Engine {
-  load(data: PageData, model: Uint8Array, wasm: Uint8Array): Promise<{ beam: number; nBest: number; normalize: "none" | "average" | "gnmt"; alpha: number; vocabulary: number }>;
+  load(data: PageData, model: Uint8Array, wasm: Uint8Array): Promise<{ beam: number; nBest: number; normalize: "none" | "average" | "gnmt"; alpha: number; vocabulary: number; isClassifier: boolean }>;
   predict(request: PredictRequest, given: Given): Promise<Prediction>;
   tree(request: PredictRequest, given: Given): Promise<Tree>;
   attention(request: AttentionRequest, given: Given): Promise<Attention>;

@@ -87,6 +87,7 @@ export function runOf(data: PageData, loaded: Awaited<ReturnType<Engine["load"]>
     folder: "",
     preset: "",
     is_language_model: !data.sources.length,
+    is_classifier: loaded.isClassifier,
     sources: data.sources.map(({ name, kind, is_file, encoder }) => ({ name, kind, is_file, encoder })),
     decoder: "",
     target_tokens: "",
@@ -97,6 +98,7 @@ export function runOf(data: PageData, loaded: Awaited<ReturnType<Engine["load"]>
     ready: true,
     evaluation: null,
     held_out: "",
+    data: "",
     train_files: [],
     test_files: [],
   };

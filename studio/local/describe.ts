@@ -3,7 +3,7 @@
 import { withoutSmoothing } from "../runtime/confidence";
 import { EOS, UNK, type Dragoman, type Features, type ForcedPath, type Frontier, type Input, type Prediction as Found } from "../runtime/dragoman";
 import { tidy } from "../runtime/dragoman";
-import type { Alternative, Attention, AttentionRequest, Axis, Matrix, Media, Node, PredictRequest, Prediction, Reference, Search, Token, Tree } from "../src/records";
+import type { Alternative, Attention, AttentionRequest, Axis, ClassProbability, Matrix, Media, Node, PredictRequest, Prediction, Reference, Search, Token, Tree } from "../src/records";
 import type { Given, PageData, SourceReading } from "./asking";
 
 export interface Asked {
@@ -46,6 +46,7 @@ export function describePrediction(inspected: Inspected): Prediction {
       tokens: describeTokens(inspected, output.ids, paths[index], found.prefixLength),
       attention: meanAttention(paths[index].attention, model.maps, states, output.ids.length),
     })),
+    classes: classProbabilities(inspected),
     axes,
     cross: data.cross,
     encoder: { layers: 0, heads: 0 },
@@ -77,6 +78,18 @@ function confidenceNote({ model, found }: Inspected): string {
   const others = settings.forbidden.length + settings.forbiddenRuns.length > model.defaults.forbidden.length + model.defaults.forbiddenRuns.length;
   const same = settings.beam === beam && (settings.beam === 1 || settings.normalize === normalize) && !others && !found.prefixLength;
   return same ? "" : "the confidence was fitted for another search, so it may be too high or too low";
+}
+
+/** The probabilities of the classes as outputs, divided by their sum; the likeliest first. */
+function classProbabilities({ model, input }: Inspected): ClassProbability[] {
+  const classes = model.defaults.only;
+  if (!classes.length) return [];
+  const totals = model.force(input, classes.map((ids) => [...ids, EOS])).map((path) => sum(path.tokens.map((token) => token.logProb)));
+  const most = Math.max(...totals);
+  const shares = totals.map((total) => Math.exp(total - most));
+  return classes
+    .map((ids, index) => ({ label: model.target.decode(ids), probability: shares[index] / sum(shares) }))
+    .sort((one, other) => other.probability - one.probability);
 }
 
 // ---- tokens
@@ -313,20 +326,19 @@ function describeReference(inspected: Inspected, text: string, tokens: readonly 
   const lostAt = survived === tokens.length || survived >= found.trace.length ? null : survived;
   const gap = lostAt === null ? NaN : lowestTaken(found.trace[lostAt]) - sum(logProbs.slice(0, lostAt + 1));
   const isSame = found.ids.join() === tokens.join() || found.text === model.target.decode(tokens);
-  const verdict = isSame ? "found" : score > found.score + TOLERANCE ? "search error" : "model error";
+  const prefix = found.ids.slice(0, found.prefixLength);
+  const isForced = prefix.every((id, index) => tokens[index] === id); // the reference begins as the output has to
+  const isPossible = isForced && tokens.every((token, index) => token === UNK || isPermitted(found, tokens.slice(0, index), token));
+  const verdict = isSame ? "found" : !isPossible ? "excluded" : score > found.score + TOLERANCE ? "search error" : "model error";
   const wasFound = lostAt === null && followed.length === tokens.length;
   const scored = Number.isFinite(score) ? score.toFixed(3) : "probability zero";
   let sentence = {
     found: "The best output is the reference.",
-    "search error": `The model scores the reference (${scored}) higher than the output (${found.score.toFixed(3)})${wasFound ? ", yet it ranks lower here." : ", but the search dropped it."}`,
-    "model error": `The model scores the output (${found.score.toFixed(3)}) higher than the reference (${scored}).`,
+    "search error": `The model scores the reference (${scored}) higher than the output (${found.score.toFixed(3)})${wasFound ? ", yet it ranks lower here." : ", but the search dropped it. A wider beam may find it."}`,
+    "model error": `The model scores the output (${found.score.toFixed(3)}) higher than the reference (${scored}). No search will help.`,
+    excluded: isForced ? "No output can be the reference, because it has something that the search may not write." : "No output can be the reference, because it does not begin as the forced beginning does.",
   }[verdict];
-  if (verdict !== "found") {
-    if (tokens.includes(UNK)) sentence += " The reference has tokens that are not in the vocabulary.";
-    const prefix = found.ids.slice(0, found.prefixLength);
-    if (prefix.some((id, index) => tokens[index] !== id)) sentence += " The reference does not begin with the forced prefix.";
-    if (lostAt !== null && found.settings.beam > 1) sentence += ` It left the beam at token ${lostAt + 1}.`;
-  }
+  if (verdict !== "found" && verdict !== "excluded" && tokens.includes(UNK)) sentence += " The reference has tokens that are not in the vocabulary.";
   return {
     text,
     log_prob: Number.isFinite(total) ? total : null,

@@ -15,7 +15,7 @@ class LocalEngine implements Engine {
     this.model = await Dragoman.load(model, { wasm: wasm as Uint8Array<ArrayBuffer> });
     this.data = data;
     const { beam, nBest, normalize, alpha } = this.model.defaults;
-    return { beam, nBest, normalize, alpha, vocabulary: this.model.target.size };
+    return { beam, nBest, normalize, alpha, vocabulary: this.model.target.size, isClassifier: this.model.defaults.only.length > 0 };
   }
 
   async predict(request: PredictRequest, given: Given) {

@@ -39,7 +39,7 @@ function show(address: Address): void {
   listeners.forEach((tell) => tell());
 }
 
-const OF_INPUT = /^(input(\..*)?|reference|beam|outputs|normalize|never|force)$/;
+const OF_INPUT = /^(input(\..*)?|reference|beam|outputs|normalize|never|force|from)$/;
 
 // An address without an input keeps the one that is there: who goes back from a row to the table still has the row.
 window.addEventListener("hashchange", () => {

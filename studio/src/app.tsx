@@ -49,9 +49,10 @@ const LOOK_EVERY = 5000; // milliseconds between looks for new runs in a watched
 
 /** The runs. Where a folder is watched, new ones are added while the page is in sight. */
 function useOverview(backend: Backend): { overview: Overview | null; problem: string | null } {
-  const [overview, setOverview] = useState<Overview | null>(null);
+  const [overview, setOverview] = useState<Overview | null>(() => backend.page && { runs: [backend.page.run], watched: [], layouts: [] });
   const [problem, setProblem] = useState<string | null>(null);
   useEffect(() => {
+    if (backend.page) return;
     let wanted = true;
     let timer = 0;
     const look = async () => {
@@ -93,13 +94,17 @@ export function App({ backend }: { backend: Backend }) {
 
 function Studio({ backend, runs, layouts }: { backend: Backend; runs: Run[]; layouts: Layout[] }) {
   const address = useAddress();
-  const run = runs.find((one) => one.id === address.run) ?? runs[0];
+  const known = runs.find((one) => one.id === address.run);
+  const isUnknown = !known && address.run !== "" && !backend.page; // a one-file page has one run, whatever its address says
+  const run = known ?? runs[0];
   const views = viewsOf(backend.page, run);
   const view = views.find((one) => one === address.view) ?? views[0];
-  useEffect(() => settle(view ?? "", run.id), [view, run.id]);
   useEffect(() => {
-    document.title = `${view ? titleOf(view, backend.page) : "Dragoman"} · ${backend.page?.title ?? run.name}`;
-  }, [view, run, backend]);
+    if (!isUnknown) settle(view ?? "", run.id);
+  }, [view, run.id, isUnknown]);
+  useEffect(() => {
+    document.title = isUnknown ? "Dragoman" : `${view ? titleOf(view, backend.page) : "Dragoman"} · ${backend.page?.title ?? run.name}`;
+  }, [view, run, backend, isUnknown]);
 
   return (
     <>
@@ -110,20 +115,36 @@ function Studio({ backend, runs, layouts }: { backend: Backend; runs: Run[]; lay
         {runs.length > 1 ? (
           <label className="run-choice">
             <span>Run</span>
-            <select value={run.id} onChange={(event) => goTo(view, event.target.value)}>
+            <select value={isUnknown ? "" : run.id} onChange={(event) => goTo(view, event.target.value)}>
+              {isUnknown && <option value="">choose a run…</option>}
               {runs.map((one) => (
                 <option key={one.id} value={one.id}>{one.name}</option>
               ))}
             </select>
           </label>
         ) : (
-          <span className="run-name" dir="auto">{run.name}</span>
+          <span className="run-name" dir="auto">{!isUnknown && run.name}</span>
         )}
-        <Tabs page={backend.page} views={views} view={view} go={(to) => goTo(to, run.id)} />
+        {!isUnknown && <Tabs page={backend.page} views={views} view={view} go={(to) => goTo(to, run.id)} />}
         <ThemeSwitch />
       </header>
-      <RunViews key={run.id} backend={backend} runs={runs} run={run} layouts={layouts} view={view} go={(to) => goTo(to, run.id)} />
+      {isUnknown ? (
+        <main className="alone"><UnknownRun wanted={address.run} view={view} runs={runs} /></main>
+      ) : (
+        <RunViews key={run.id} backend={backend} runs={runs} run={run} layouts={layouts} view={view} go={(to) => goTo(to, run.id)} />
+      )}
     </>
+  );
+}
+
+function UnknownRun({ wanted, view, runs }: { wanted: string; view: View | undefined; runs: Run[] }) {
+  return (
+    <Empty title={`There is no run “${wanted}” here`}>
+      The address names a run that this studio does not show. It has:
+      <span className="chips offered">
+        {runs.map((one) => <button key={one.id} className="quiet" onClick={() => goTo(view ?? "", one.id)}>{one.name}</button>)}
+      </span>
+    </Empty>
   );
 }
 

@@ -52,6 +52,9 @@ export function gradient(dark: boolean): string {
   return `linear-gradient(to right, ${(dark ? DARK : LIGHT).map((stop) => `rgb(${stop.join(" ")})`).join(", ")})`;
 }
 
-/** How runs are told apart: by colour and by stroke. */
-export const DASHES = ["", "6 3", "2 3", "9 3 2 3", "4 2 1 2", "12 4"];
-export const runColour = (index: number): string => `var(--run-${index % 6})`;
+/** How runs are told apart: by colour and by stroke. Where the colours begin again, the strokes are shifted by one, so
+ * that 36 runs have 36 different lines. */
+const DASHES = ["", "6 3", "2 3", "9 3 2 3", "4 2 1 2", "12 4"];
+const COLOURS = 6;
+export const runColour = (index: number): string => `var(--run-${index % COLOURS})`;
+export const runDashes = (index: number): string => DASHES[(index + Math.floor(index / COLOURS)) % DASHES.length];

@@ -25,7 +25,7 @@ export interface Decoding {
   problem: string | null;
   change(changes: Partial<Wish>): void;
   decode(changes?: Partial<Wish>): void;
-  tryExample(example: Example): void;
+  tryExample(example: Example, from?: string): void;
   upload(source: string, file: File): Promise<void>;
   choose(output: number): void;
 }
@@ -90,9 +90,9 @@ export function useDecoding(backend: Backend, run: Run, given: Inspected | null,
   );
 
   const tryExample = useCallback(
-    (example: Example) => {
+    (example: Example, from = "") => {
       const ids = Object.fromEntries(Object.entries(example.files).map(([name, file]) => [name, file.id]));
-      decode({ input: { ...example.source, ...ids }, reference: example.target, forced: null });
+      decode({ input: { ...example.source, ...ids }, reference: example.target, forced: null, from });
     },
     [decode],
   );
@@ -102,7 +102,7 @@ export function useDecoding(backend: Backend, run: Run, given: Inspected | null,
       try {
         const kept = await backend.upload(file);
         setUploads((before) => ({ ...before, [source]: kept }));
-        change({ input: { ...latest.current.wish.input, [source]: kept.id }, forced: null });
+        change({ input: { ...latest.current.wish.input, [source]: kept.id }, forced: null, from: "" });
         if (Object.values(latest.current.wish.input).every(Boolean)) decode();
       } catch (error) {
         setProblem(error instanceof Error ? error.message : String(error));

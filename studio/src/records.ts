@@ -80,6 +80,24 @@ export interface Calibration {
   note: string;
 }
 
+/** How well one class is recognised. Shares are in percent. */
+export interface ClassScore {
+  label: string;
+  rows: number; // Rows whose reference it is.
+  outputs: number; // Rows for which it was the output.
+  precision: number;
+  recall: number;
+  f1: number;
+}
+
+/** The scores of all classes, and the baseline that a classifier has to beat. */
+export interface Classes {
+  majority: string; // The most frequent class of the references.
+  baseline: number; // In percent: the accuracy of answering with it always.
+  macro_f1: number; // In percent: the mean over the classes of the references.
+  classes: ClassScore[]; // The most frequent first.
+}
+
 /** What a run scores on some rows. */
 export interface Evaluation {
   side: string; // Name of a part, "test" or "dev", or of a file.
@@ -90,6 +108,7 @@ export interface Evaluation {
   by_length: LengthScore[];
   length_unit: string;
   confusion: Confusion | null;
+  classes: Classes | null; // None if the targets are no classes.
   confidence: Calibration | null;
 }
 
@@ -106,6 +125,7 @@ export interface Run {
   folder: string;
   preset: string;
   is_language_model: boolean; // Whether the run has no source, so that its inputs are prompts.
+  is_classifier: boolean; // Whether the run answers with one of its classes.
   sources: Source[];
   decoder: string;
   target_tokens: string; // Kind of the target's tokenizer.
@@ -115,7 +135,8 @@ export interface Run {
   search: Search;
   ready: boolean; // Whether the run has weights and can predict.
   evaluation: Evaluation | null;
-  held_out: "test" | "dev" | ""; // Which rows of its own it is measured on: "dev" if it has no test rows, "" if their files no longer exist.
+  held_out: "test" | "dev" | ""; // Which rows of its own it is measured on: "dev" if it has no test rows, "" if they cannot be read again.
+  data: "files" | "memory" | "missing" | ""; // Where its rows are: in files, in files that are missing, or nowhere since they were a table in memory; "" if that is not known.
   train_files: string[]; // Training files that still exist.
   test_files: string[]; // Test files that still exist, then dev files.
 }
@@ -329,11 +350,18 @@ export interface Reference {
   tokens: Token[];
 }
 
+/** The probability of one class of a classifier. */
+export interface ClassProbability {
+  label: string;
+  probability: number;
+}
+
 /** The outputs for an input. */
 export interface Prediction {
   run: string;
   input: Record<string, string>; // By source; a prompt is under "source".
   outputs: Output[]; // Best first.
+  classes: ClassProbability[]; // All classes of a classifier, the likeliest first.
   axes: Axis[];
   cross: Maps;
   encoder: Maps;

@@ -11,6 +11,7 @@ export interface Wish {
   normalize: "none" | "average" | "gnmt";
   forbidden: string[];
   forced: number[] | null; // tokens that an output has to begin with
+  from: string; // the row of Errors that is looked into, such as "line 12", or ""
 }
 
 const ONLY = "source"; // the name under which a prompt is kept
@@ -34,6 +35,7 @@ function fresh(run: Run): Wish {
     normalize: run.search.normalize,
     forbidden: [],
     forced: null,
+    from: "",
   };
 }
 
@@ -62,6 +64,7 @@ export function wishFrom(run: Run, values: Values): Wish {
     normalize: NORMALIZE.find((one) => one === values.normalize) ?? own.normalize,
     forbidden: texts(values.never),
     forced: forced.length && forced.every(Number.isInteger) ? forced : null,
+    from: values.from ?? "",
   };
 }
 
@@ -76,5 +79,6 @@ export function valuesOf(run: Run, wish: Wish): Values {
     normalize: wish.normalize === own.normalize ? "" : wish.normalize,
     never: wish.forbidden.length ? JSON.stringify(wish.forbidden) : "",
     force: wish.forced?.join(",") ?? "",
+    from: wish.from,
   };
 }

@@ -48,6 +48,19 @@ def test_a_first_view_without_rows_to_try_says_why(page: Any, serves: Any, tiny_
         expect(page.get_by_text("the files of this run's data were not found")).to_be_visible()
 
 
+def test_a_run_from_memory_says_that_no_rows_are_kept(page: Any, serves: Any, label_run: Any) -> None:
+    with serves(label_run.folder) as studio:
+        page.goto(studio.address)
+        expect(
+            page.get_by_text("There are no dev rows to choose from, because this run was trained on a table in memory")
+        ).to_be_visible()
+        expect(page.get_by_text("not found")).to_have_count(0)
+        page.locator("#tab-errors").click()
+        expect(page.get_by_text("This run was trained on a table in memory")).to_be_visible()
+        page.locator("#tab-map").click()
+        expect(page.get_by_text("This run was trained on a table in memory")).to_be_visible()
+
+
 def test_a_typed_input_is_decoded(page: Any, studio: Any) -> None:
     page.goto(f"{studio.address}#predict/run")
     page.get_by_test_id("best-text").wait_for()  # of the example that is shown first
@@ -98,6 +111,23 @@ def test_looking_inside_a_row_and_back_keeps_the_table(page: Any, studio: Any) -
     expect(rows).to_have_text(shown)
 
 
+def test_a_row_that_is_looked_into_is_named_and_in_sight(page: Any, studio: Any) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.goto(f"{studio.address}#errors/run?rows=own")
+    button = page.get_by_role("button", name=re.compile("Look inside")).nth(2)
+    line = re.sub(r"\D", "", button.get_attribute("aria-label") or "")
+    button.click()
+    expect(page.get_by_test_id("results")).to_be_visible()
+    expect(page.locator(".from")).to_contain_text(f"This is line {line}.")
+    expect(page.locator(".from")).to_be_in_viewport()
+    expect(page.locator(".outputs")).to_be_in_viewport()
+    page.get_by_role("button", name="Back to Errors").click()
+    expect(page.locator("table.errors tr.on")).to_be_visible()
+    page.locator("#tab-predict").click()
+    page.get_by_label("Input", exact=True).fill("hgfed")
+    expect(page.locator(".from")).to_have_count(0)
+
+
 def test_rows_are_named_by_what_they_are(page: Any, studio: Any) -> None:
     def rename(route: Any) -> None:
         overview = route.fetch().json()
@@ -109,6 +139,32 @@ def test_rows_are_named_by_what_they_are(page: Any, studio: Any) -> None:
     expect(page.get_by_label("Rows", exact=True)).to_contain_text("the run's own dev rows (it has no test rows)")
     page.goto(f"{studio.address}#errors/transformer")
     expect(page.get_by_label("Rows", exact=True)).to_contain_text("the run's own test rows")
+
+
+def test_a_mistyped_path_can_be_corrected(page: Any, studio: Any, tiny_run: Any) -> None:
+    page.goto(f"{studio.address}#errors/run")
+    page.get_by_label("Rows", exact=True).select_option(label="a path…")
+    path = page.get_by_label("Path of the file")
+    path.fill(str(tiny_run.pairs.with_name("pears.tsv")))
+    page.get_by_role("button", name="Measure").click()
+    for again in (False, True):
+        if again:
+            page.reload()
+        expect(page.get_by_role("alert")).to_contain_text("pears.tsv")
+        expect(page.get_by_label("Rows", exact=True)).to_contain_text("a path…")
+        expect(path).to_have_value(re.compile("pears.tsv$"))
+    path.fill(str(tiny_run.pairs))
+    path.press("Enter")
+    expect(page.get_by_test_id("rows-shown")).to_be_visible()
+
+
+def test_a_run_that_is_not_there_is_not_replaced_by_another(page: Any, studio: Any) -> None:
+    page.goto(f"{studio.address}#errors/nosuchrun?rows=dt.tsv")
+    expect(page.get_by_text("There is no run “nosuchrun” here")).to_be_visible()
+    expect(page.get_by_role("tab")).to_have_count(0)
+    page.get_by_role("button", name="transformer").click()
+    expect(page.locator("#tab-errors")).to_have_attribute("aria-selected", "true")
+    expect(page.locator(".run-choice select")).to_have_value("transformer")
 
 
 def test_an_uploaded_picture_survives_a_reload(page: Any, studio: Any, runs: dict[str, Any]) -> None:

@@ -62,6 +62,16 @@ def test_a_narrow_window_needs_no_scrolling_sideways(page: Any, studio: Any, vie
         page.wait_for_function("() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
+def test_a_comparison_can_be_read_on_a_phone(page: Any, studio: Any) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.goto(f"{studio.address}#errors/run?two=1&compared=own")
+    cell = page.locator(".compared td[data-label=Result]").first
+    cell.wait_for()
+    box = cell.bounding_box()
+    assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 400
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_views_are_reached_by_keyboard(page: Any, studio: Any) -> None:
     page.goto(studio.address)
     page.locator("#tab-predict").focus()

@@ -75,6 +75,29 @@ def test_the_page_answers_as_the_run_does(opens: Opens, runs: dict[str, Path], n
             assert [output["score"] for output in outputs] == pytest.approx([each.score for each in wanted], abs=1e-4)
 
 
+def test_a_classifier_has_the_probabilities_of_its_classes(page: Any, label_run: Any, tmp_path: Path) -> None:
+    inputs = [{"left": "aabab", "right": "babaa"}, {"left": "bbba", "right": "abbb"}]
+    dragoman.export_run(label_run.folder, "page", tmp_path, inputs=inputs)
+    page.goto((tmp_path / "page.html").as_uri())
+    page.get_by_label("left", exact=True).fill("aabab")
+    page.get_by_label("right", exact=True).fill("babaa")
+    page.get_by_role("button", name="Predict").click()
+    wanted = dragoman.load(label_run.folder).predict(inputs[0]).probabilities
+    assert wanted is not None
+    bars = page.get_by_label("Probabilities of the classes").locator("li")
+    bars.first.wait_for()
+    assert [bar.locator("bdi").inner_text() for bar in bars.all()] == list(wanted)
+    shares = [float(bar.locator(".figure").inner_text().rstrip(" %")) for bar in bars.all()]
+    assert shares == pytest.approx([100 * share for share in wanted.values()], abs=0.1)
+    assert page.get_by_label("Length normalisation").count() == 0
+
+
+def test_the_page_does_not_speak_of_a_studio(opens: Opens) -> None:
+    page = opens("run")
+    page.get_by_text("Nothing is decoded yet").wait_for()
+    assert not re.search("studio|files|folder", page.locator("body").inner_text())
+
+
 def test_nothing_is_asked_for_and_the_policy_forbids_it(page: Any, exported: dict[str, Path]) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

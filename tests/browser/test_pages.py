@@ -16,6 +16,15 @@ import pytest
 
 LAYERS, HEADS, SIDE = 6, 8, 512
 
+# Keeps every text that the page shows, also what is there for a moment only.
+RECORD = """window.seen = []; new MutationObserver(() => window.seen.push(document.body?.innerText ?? ""))
+    .observe(document, {childList: true, subtree: true, characterData: true});"""
+
+
+def seen(page: Any) -> str:
+    text: str = page.evaluate("window.seen.join()")
+    return text
+
 
 @pytest.fixture
 def alone(page: Any) -> Any:
@@ -50,6 +59,20 @@ def test_an_inspected_input_has_all_its_views(alone: Any, runs: dict[str, Path],
     alone.locator("#tab-predict").click()
     assert alone.locator("h1").inner_text() == text
     assert alone.evaluate("window.broken") is None
+
+
+def test_a_report_says_why_it_has_no_errors(alone: Any, label_run: Any, tmp_path: Path) -> None:
+    from dragoman import load
+    from dragoman.studio.page import report_page
+
+    place = tmp_path / "report.html"
+    place.write_text(report_page(label_run.folder, load(label_run.folder, engine="torch")), encoding="utf-8")
+    alone.add_init_script(RECORD)
+    alone.goto(place.as_uri())
+    alone.locator(".toolbar").first.wait_for()
+    assert "Opening" not in seen(alone)
+    alone.get_by_text("This report has no tab of errors: the run was trained on a table in memory").wait_for()
+    assert alone.locator("#tab-errors").count() == 0
 
 
 def test_a_report_has_curves_errors_and_alignments(alone: Any, runs: dict[str, Path], tmp_path: Path) -> None:

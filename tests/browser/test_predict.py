@@ -72,6 +72,24 @@ def test_beam_width_and_normalisation_change_what_is_shown(predicted: Predicted)
     assert "log p" in page.locator(".scores").first.inner_text()
 
 
+def test_a_beam_of_no_width_is_refused(predicted: Predicted) -> None:
+    page = predicted(text="abcde")
+    page.get_by_label("Beam width").fill("0")
+    assert "from 1 to 100; 5 is used" in page.get_by_role("alert").inner_text()
+    assert page.get_by_label("Beam width").input_value() == "0"
+    assert page.locator(".outputs li").count() == 5
+    page.get_by_label("Beam width").fill("2")
+    page.wait_for_function("() => document.querySelectorAll('.outputs li').length === 2")
+    assert page.get_by_role("alert").count() == 0
+
+
+def test_bars_say_what_they_measure(predicted: Predicted) -> None:
+    page = predicted(text="abcde")
+    most = max(float(cell.inner_text()) for cell in page.locator(".steps td.entropy").all())
+    shown = page.locator(".steps thead").inner_text()
+    assert f"a full bar is {max(1, most):.2f}" in shown
+
+
 @pytest.mark.parametrize(
     "text",
     ['<img src=x onerror="window.broken=1"><b>a</b>&amp;', "שלום abc עולם", "👩‍👩‍👧 a 🏳️‍🌈", "abcdefgh " * 555],

@@ -149,6 +149,45 @@ def test_runs_of_different_metrics_do_not_share_an_axis(page: Any, studio: Any) 
     expect(page.locator("[data-testid^='chart-Dev score'] polyline")).to_have_count(4)  # the others are in other charts
 
 
+@pytest.fixture
+def many_runs(page: Any, studio: Any) -> int:
+    """The first run under thirteen names. Every score on dev is 0."""
+    count = 13
+    overview, curves = studio.ask("runs"), studio.ask("runs/run/training")
+    for event in curves["validated"]:
+        event["score"] = 0.0
+    overview["runs"] = [overview["runs"][0] | {"id": f"run-{index}", "name": f"run-{index}"} for index in range(count)]
+    page.route(re.compile(r"/api/runs$"), lambda route: route.fulfill(json=overview))
+    page.route(re.compile(r"/api/runs/[^/]+/audit"), lambda route: route.fulfill(json=studio.ask("runs/run/audit")))
+    page.route(
+        re.compile(r"/api/runs/[^/]+/training"),
+        lambda route: route.fulfill(json=curves | {"run": route.request.url.split("/")[-2]}),
+    )
+    return count
+
+
+def test_many_runs_are_told_apart(page: Any, studio: Any, many_runs: int) -> None:
+    page.goto(f"{studio.address}#training/run-0")
+    lines = page.get_by_test_id("chart-Throughput").locator("polyline")
+    expect(lines).to_have_count(many_runs)
+    looks = lines.evaluate_all(
+        "all => all.map(one => getComputedStyle(one).stroke + getComputedStyle(one).strokeDasharray)"
+    )
+    assert len({*looks}) == many_runs
+    page.locator(".run-states li").nth(7).hover()
+    expect(page.get_by_test_id("chart-Throughput").locator(".lit")).to_have_count(1)
+    expect(page.get_by_test_id("chart-Throughput").locator(".faint")).to_have_count(many_runs - 1)
+    page.locator(".toolbar").hover()
+    expect(page.locator(".faint")).to_have_count(0)
+
+
+def test_a_score_has_no_axis_below_zero(page: Any, studio: Any, many_runs: int) -> None:
+    page.goto(f"{studio.address}#training/run-0")
+    ticks = page.locator("[data-testid^='chart-Dev score'] text.left")
+    expect(ticks.first).to_be_visible()
+    assert not [tick for tick in ticks.all_text_contents() if tick.startswith("−")]
+
+
 def test_finished_runs_are_not_asked_about_again(page: Any, studio: Any) -> None:
     asked: list[str] = []
     page.on("request", lambda request: "/training" in request.url and asked.append(request.url))

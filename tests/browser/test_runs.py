@@ -121,6 +121,29 @@ def test_errors_are_sorted_and_filtered(page: Any, studio: Any, tiny_run: Any) -
     assert page.locator(".verdict").count() == 1
 
 
+def test_a_classifier_is_shown_as_one(page: Any, serves: Any, label_run: Any) -> None:
+    with serves(label_run.folder) as studio:
+        page.goto(f"{studio.address}#predict/labels?input.left=aabab&input.right=babaa")
+        told = studio.ask("runs/labels/predict", {"input": {"left": "aabab", "right": "babaa"}})["classes"]
+        bars = page.get_by_label("Probabilities of the classes").locator("li")
+        expect(bars).to_have_count(2)
+        assert [bar.locator("bdi").inner_text() for bar in bars.all()] == [one["label"] for one in told]
+        shares = [float(bar.locator(".figure").inner_text().rstrip(" %")) for bar in bars.all()]
+        assert shares == pytest.approx([100 * one["probability"] for one in told], abs=0.06)
+        expect(page.get_by_label("Length normalisation")).to_have_count(0)
+        page.goto(f"{studio.address}#errors/labels?rows={label_run.pairs}")
+        expect(page.get_by_label("Scores of the classes").locator("tbody tr")).to_have_count(2)
+        expect(page.get_by_text("Macro F1")).to_be_visible()
+        expect(page.get_by_label("accuracy: at least")).to_have_count(0)
+        expect(page.locator("table.errors thead")).not_to_contain_text("accuracy")
+        cell = page.get_by_label("Confusion matrix").get_by_role("button").first
+        count = cell.inner_text()
+        cell.click()
+        expect(page.get_by_test_id("rows-shown")).to_have_text(re.compile(f"^{count} of"))
+        page.get_by_role("button", name="Show the rows of all classes").click()
+        expect(page.get_by_test_id("rows-shown")).not_to_have_text(re.compile(f"^{count} of"))
+
+
 def test_two_runs_are_compared(page: Any, studio: Any) -> None:
     page.goto(f"{studio.address}#errors/run")
     page.get_by_text("two runs side by side").click()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +149,14 @@ def test_rows_that_were_trained_on_never_count_as_held_out(
     (tmp_path / f"{side}.tsv").unlink()
     with pytest.raises(UserError, match=f"{side}.tsv"):
         read_run_data(recurrent, tmp_path)
+
+
+def test_classes_are_measured_as_evaluate_measures_them(label_run: Any, recurrent: System, tiny_run: Any) -> None:
+    system = System.load(label_run.folder, "cpu")
+    examples = read_files(system, [str(label_run.pairs)])
+    found = describe_errors(system, examples, "rows.tsv").evaluation.classes
+    wanted = evaluate(system, examples).classes
+    assert found is not None and wanted is not None and found.model_dump() == asdict(wanted)
+    assert (
+        describe_errors(recurrent, read_files(recurrent, [str(tiny_run.pairs)])[:5], "five").evaluation.classes is None
+    )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dragoman.errors import UserError
+from dragoman.files import write_json
+from dragoman.inference.system import System
+from dragoman.studio.run_data import read_run_data
 from dragoman.studio.views import runs
 
 
@@ -28,6 +32,20 @@ def test_a_run_is_described(tiny_run: Any) -> None:
     assert [each.coverage for each in calibration.risks] == [1.0, 0.9, 0.8, 0.5]
     with pytest.raises(UserError, match="not the folder of a run"):
         runs.describe_run(tiny_run.folder.parent, "other")
+
+
+def test_where_the_rows_of_a_run_are(tiny_run: Any, label_run: Any, tmp_path: Path) -> None:
+    assert runs.describe_run(tiny_run.folder, "run").data == "files"
+    told = runs.describe_run(label_run.folder, "labels")
+    assert (told.data, told.held_out, told.train_files, told.test_files) == ("memory", "", [], [])
+    with pytest.raises(UserError, match="trained on a table in memory, of which no rows are kept; give a file"):
+        read_run_data(System.load(label_run.folder, "cpu"), label_run.folder)
+    moved = tmp_path / "run"
+    shutil.copytree(tiny_run.folder, moved)
+    audit = json.loads((moved / "audit.json").read_text())
+    audit["files"]["train"]["files"] = ["elsewhere.tsv"]
+    write_json(moved / "audit.json", audit)
+    assert runs.describe_run(moved, "run").data == "missing"
 
 
 def test_training_is_described_whole_or_from_an_offset(tiny_run: Any) -> None:

@@ -14,6 +14,7 @@ from dragoman.data.vocabulary import BOS, EOS, PAD, UNK
 from dragoman.errors import UserError
 from dragoman.evaluation.compare import compare_systems
 from dragoman.evaluation.metrics.bootstrap import SMALLEST_P
+from dragoman.inference.predictions import Raw
 from dragoman.inference.system import System
 from dragoman.studio import records
 from dragoman.studio.inspection import Inspection, inspect, read_input
@@ -31,7 +32,7 @@ def make_request(text: str = "abcd", **more: Any) -> PredictRequest:
     return PredictRequest(input=text, **more)
 
 
-def predict(system: System, source: str, request: PredictRequest) -> tuple[records.Prediction, Inspection]:
+def predict(system: System, source: Raw, request: PredictRequest) -> tuple[records.Prediction, Inspection]:
     inspection = inspect(system, source, request)
     return describe_prediction(inspection, request), inspection
 
@@ -203,7 +204,8 @@ def test_where_the_reference_was_lost(recurrent: System) -> None:
     shown = describe_tree(inspection, request)
     assert shown.reference is not None and shown.reference.verdict == "model error"
     lost = shown.reference.lost_at
-    assert lost is not None and "left the beam" in shown.reference.sentence
+    assert lost is not None and "beam" not in shown.reference.sentence, "the page says where it was lost"
+    assert shown.reference.sentence.endswith("No search will help.")
     marked = [[node for node in step if node.reference] for step in shown.steps]
     assert all(len(nodes) == 1 and nodes[0].fate == "kept" for nodes in marked[:lost])
     assert all(node.fate == "pruned" for node in marked[lost]) and not any(marked[lost + 1 :])
@@ -237,6 +239,16 @@ def test_scores_in_a_sentence_have_the_minus_sign_of_the_page(recurrent: System)
     assert "-" not in prediction.reference.sentence
 
 
+def test_a_classifier_shows_the_probabilities_of_all_classes(label_run: Any, recurrent: System) -> None:
+    system = System.load(label_run.folder, "cpu")
+    source = {"left": "aabab", "right": "babaa"}
+    prediction, _ = predict(system, source, PredictRequest(input=source))
+    wanted = system.predict(source).probabilities
+    assert wanted is not None and [one.label for one in prediction.classes] == list(wanted)
+    assert [one.probability for one in prediction.classes] == pytest.approx(list(wanted.values()), abs=1e-5)
+    assert predict(recurrent, "abcd", make_request())[0].classes == []
+
+
 def test_a_search_error_is_told_from_a_model_error(recurrent: System) -> None:
     """What a wide beam finds and greedy search does not is a search error of the greedy search."""
     for text in ("abcd", "hgfe", "aabbcc", "dcbahg", "ghab", "fedcba", "ahbgcf", "ccddee"):
@@ -244,6 +256,7 @@ def test_a_search_error_is_told_from_a_model_error(recurrent: System) -> None:
         if wide.score > greedy.score + 1e-3:
             prediction, _ = predict(recurrent, text, make_request(text, beam=1, reference=wide.text))
             assert prediction.reference is not None and prediction.reference.verdict == "search error"
+            assert "A wider beam may find it." in prediction.reference.sentence
             assert prediction.reference.score == pytest.approx(wide.score, abs=1e-3)
             return
     pytest.fail("greedy search found the best output of every input: give inputs where it does not")

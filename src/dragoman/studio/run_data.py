@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.data.examples import Example, identity
+from dragoman.data.reading.table import IN_MEMORY
 from dragoman.data.splits import Data, read_data
 from dragoman.errors import UserError
 from dragoman.evaluation.reading import read_examples, source_kinds
@@ -29,6 +30,8 @@ def read_run_data(system: System, folder: Path, job: Job = UNLIMITED) -> Data:
     dev or test file is missing, nothing is read: examples that were trained on would be held out in
     its place.
     """
+    if is_from_memory(folder):
+        raise UserError(f"{folder}: this run was trained on a table in memory, of which no rows are kept; give a file")
     files = find_data_files(folder)
     train = files.get("train")
     missing = _missing_data_files(folder)
@@ -74,6 +77,13 @@ def find_data_files(folder: Path) -> dict[str, list[str]]:
         for part, paths in _named_files(folder).items()
         if all(map(_exists, paths))
     }
+
+
+def is_from_memory(folder: Path) -> bool:
+    """Tell whether a run was trained on a table in memory, so that there is no file of its rows."""
+    if not (folder / AUDIT).exists():
+        return False
+    return any(audit.get("format") == IN_MEMORY for audit in read_audit(folder)["files"].values())
 
 
 def _missing_data_files(folder: Path) -> list[str]:

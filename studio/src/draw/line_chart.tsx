@@ -1,6 +1,6 @@
 import { memo, useMemo, useState, type PointerEvent } from "react";
 
-import { DASHES, runColour } from "../colour";
+import { runColour, runDashes } from "../colour";
 import { number, tick, ticks } from "../format";
 
 export interface Line {
@@ -15,8 +15,8 @@ const EDGE = 20; // half of a number is not wider
 const MARGIN = { left: 48, right: 12, top: 8, bottom: 24 };
 
 /** Lines over one horizontal axis. The pointer reads the nearest value of each. */
-export const LineChart = memo(function LineChart(props: { title: string; unit?: string; lines: Line[]; width: number; xName: string; fromZero?: boolean; log?: boolean }) {
-  const { title, unit, lines, width, xName, fromZero, log } = props;
+export const LineChart = memo(function LineChart(props: { title: string; unit?: string; lines: Line[]; width: number; xName: string; fromZero?: boolean; log?: boolean; lit?: number | null }) {
+  const { title, unit, lines, width, xName, fromZero, log, lit = null } = props; // lit: the run that stands out
   const [x, setX] = useState<number | null>(null);
   const shape = useMemo(() => {
     const all = lines.flatMap((line) => line.points);
@@ -27,7 +27,7 @@ export const LineChart = memo(function LineChart(props: { title: string; unit?: 
       low = Math.min(low, py); high = Math.max(high, py);
     }
     if (fromZero) low = Math.min(0, low);
-    if (high === low) { high += Math.abs(high) * 0.1 || 1; low -= fromZero ? 0 : Math.abs(low) * 0.1 || 1; }
+    if (high === low) { high += Math.abs(high) * 0.1 || 1; low -= fromZero && low >= 0 ? 0 : Math.abs(low) * 0.1 || 1; }
     const logs = !!log && low > 0;
     const space = logs ? (value: number) => Math.log10(value) : (value: number) => value;
     const pad = fromZero ? 0 : (space(high) - space(low)) * 0.04;
@@ -61,8 +61,8 @@ export const LineChart = memo(function LineChart(props: { title: string; unit?: 
             return <text key={value} className={last ? "below last" : "below"} x={last ? width - 1 : at} y={HIGH - 6}>{tick(value, shape.x.step)}</text>;
           })}
           {lines.map((line) => (
-            <g key={line.name} style={{ color: runColour(line.run) }}>
-              <polyline className={line.dots ? "thin" : ""} strokeDasharray={DASHES[line.run % DASHES.length]}
+            <g key={line.name} className={lit === null ? "" : lit === line.run ? "lit" : "faint"} style={{ color: runColour(line.run) }}>
+              <polyline className={line.dots ? "thin" : ""} strokeDasharray={runDashes(line.run)}
                 points={line.points.map(([px, py]) => `${shape.toX(px).toFixed(1)},${shape.toY(py).toFixed(1)}`).join(" ")} />
               {line.dots && line.points.map(([px, py], index) => <circle key={index} cx={shape.toX(px)} cy={shape.toY(py)} r={2.6} />)}
             </g>
@@ -85,7 +85,7 @@ export const LineChart = memo(function LineChart(props: { title: string; unit?: 
 export function Swatch({ run }: { run: number }) {
   return (
     <svg className="swatch" width={22} height={8} aria-hidden="true" style={{ color: runColour(run) }}>
-      <line x1={0} x2={22} y1={4} y2={4} strokeDasharray={DASHES[run % DASHES.length]} />
+      <line x1={0} x2={22} y1={4} y2={4} strokeDasharray={runDashes(run)} />
     </svg>
   );
 }

@@ -72,6 +72,7 @@ export function PictureAttention(props: { axis: Axis; weights: Weights; tokens: 
         <figcaption>
           <button className="quiet" onClick={() => setPlaying(!playing)}>{playing ? "Stop" : "Play word by word"}</button>{" "}
           {row === null ? "the picture" : <><bdi className="piece">{tokens[row]}</bdi>: at most {largest(rowOf(weights, row)).toFixed(3)} on a region</>}
+          <span className="legend" aria-hidden="true">not looked at <span className="scale light-scale" /> most</span>
         </figcaption>
       </figure>
       <div className="film" role="group" aria-label="Tokens">

@@ -1,4 +1,4 @@
-import { useId, type ReactNode } from "react";
+import { useEffect, useId, useState, type ReactNode } from "react";
 
 export function Field({ label, hint, children }: { label: string; hint?: string; children: (id: string) => ReactNode }) {
   const id = useId();
@@ -13,22 +13,32 @@ export function Field({ label, hint, children }: { label: string; hint?: string;
   );
 }
 
+/** A whole number. What is not one of those allowed stays in the field, with a sentence, and is not used. */
 export function NumberField(props: { label: string; value: number; least: number; most: number; onChange(value: number): void }) {
   const { label, value, least, most, onChange } = props;
+  const [refused, setRefused] = useState<string | null>(null);
+  useEffect(() => setRefused(null), [value]);
   return (
     <Field label={label}>
       {(id) => (
-        <input
-          id={id}
-          type="number"
-          min={least}
-          max={most}
-          value={value}
-          onChange={(event) => {
-            const wanted = event.target.valueAsNumber;
-            if (Number.isInteger(wanted)) onChange(Math.min(most, Math.max(least, wanted)));
-          }}
-        />
+        <>
+          <input
+            id={id}
+            type="number"
+            min={least}
+            max={most}
+            value={refused ?? value}
+            aria-invalid={refused !== null}
+            aria-describedby={refused === null ? undefined : `${id}-refused`}
+            onChange={(event) => {
+              const wanted = event.target.valueAsNumber;
+              const isAllowed = Number.isInteger(wanted) && wanted >= least && wanted <= most;
+              setRefused(isAllowed ? null : event.target.value);
+              if (isAllowed) onChange(wanted);
+            }}
+          />
+          {refused !== null && <span id={`${id}-refused`} role="alert" className="refused">a whole number from {least} to {most}; {value} is used</span>}
+        </>
       )}
     </Field>
   );

@@ -2,10 +2,11 @@ import { colour, inkOn } from "../colour";
 import { count, number } from "../format";
 import type { Confusion, Evaluation, Score } from "../records";
 import { CalibrationCharts } from "./calibration";
+import { ClassTable } from "./classes";
 import { useDark } from "../theme";
 
 /** Scores with their intervals, and the headline metric by length. */
-export function EvaluationPanel({ evaluation }: { evaluation: Evaluation }) {
+export function EvaluationPanel({ evaluation, onCell }: { evaluation: Evaluation; onCell?: OnCell }) {
   const most = Math.max(...evaluation.by_length.map((one) => one.high), 1e-9);
   return (
     <div className="evaluation">
@@ -37,7 +38,8 @@ export function EvaluationPanel({ evaluation }: { evaluation: Evaluation }) {
           </ul>
         </figure>
       )}
-      {evaluation.confusion && <ConfusionTable confusion={evaluation.confusion} />}
+      {evaluation.classes && <ClassTable classes={evaluation.classes} />}
+      {evaluation.confusion && <ConfusionTable confusion={evaluation.confusion} onCell={onCell} />}
       {evaluation.confidence && <CalibrationCharts calibration={evaluation.confidence} />}
     </div>
   );
@@ -45,13 +47,16 @@ export function EvaluationPanel({ evaluation }: { evaluation: Evaluation }) {
 
 export const shown = (score: Score): string => `${number(score.value, 2)}${score.unit ? ` ${score.unit}` : ""}`;
 
+/** Told which reference and which output a cell of the confusion matrix counts. */
+type OnCell = (gold: string, label: string) => void;
+
 /** How often each class was predicted for each class. */
-function ConfusionTable({ confusion }: { confusion: Confusion }) {
+function ConfusionTable({ confusion, onCell }: { confusion: Confusion; onCell?: OnCell }) {
   const dark = useDark();
   return (
     <figure className="confusion scroll" tabIndex={0} role="region" aria-label="Confusion matrix">
       <table>
-        <caption>Rows: reference. Columns: output. {number(confusion.accuracy, 1)} % are right.</caption>
+        <caption>Rows: reference. Columns: output. {number(confusion.accuracy, 1)} % are right. Each row is shaded by the shares of its cells.{onCell && " Click one to see its rows."}</caption>
         <thead>
           <tr><td />{confusion.labels.map((label, index) => <th key={index} scope="col"><bdi>{label}</bdi></th>)}</tr>
         </thead>
@@ -62,7 +67,14 @@ function ConfusionTable({ confusion }: { confusion: Confusion }) {
               <tr key={index}>
                 <th scope="row"><bdi>{confusion.labels[index]}</bdi></th>
                 {row.map((value, column) => (
-                  <td key={column} className="figure" style={{ background: colour(dark, value / total), color: inkOn(dark, value / total) }}>{count(value)}</td>
+                  <td key={column} className="figure" style={{ background: colour(dark, value / total), color: inkOn(dark, value / total) }}>
+                    {onCell && value > 0 ? (
+                      <button className="cell" aria-label={`${count(value)} rows: reference ${confusion.labels[index]}, output ${confusion.labels[column]}`}
+                        onClick={() => onCell(confusion.labels[index], confusion.labels[column])}>{count(value)}</button>
+                    ) : (
+                      count(value)
+                    )}
+                  </td>
                 ))}
               </tr>
             );

@@ -19,14 +19,18 @@ export function ownRows(run: Run, named = false): string | null {
  * `chosen` is what was asked for last, or "". */
 export function FileChoice(props: { backend: Backend; label: string; own: string | null; known: string[]; chosen: string; button: string; busy: boolean; onFile(file: string): void }) {
   const { backend, label, own, known, button, busy, onFile } = props;
-  const first = props.chosen || (own ? OWN : (known[0] ?? OTHER));
-  const [chosen, setChosen] = useState(first);
-  const [path, setPath] = useState("");
   const [uploads, setUploads] = useState<{ id: string; name: string }[]>([]);
+  const isPath = props.chosen !== "" && props.chosen !== OWN && !known.includes(props.chosen) && !props.chosen.startsWith("upload-");
+  const first = isPath ? OTHER : props.chosen || (own ? OWN : (known[0] ?? OTHER));
+  const [chosen, setChosen] = useState(first);
+  const [path, setPath] = useState(isPath ? props.chosen : "");
   const [problem, setProblem] = useState<string | null>(null);
   const chooser = useRef<HTMLInputElement>(null);
   const id = useId();
-  useEffect(() => setChosen(first), [first]);
+  useEffect(() => {
+    setChosen(first);
+    if (isPath) setPath(props.chosen); // whoever mistyped it finds it there
+  }, [first, props.chosen]);
   const listed = [...(own ? [OWN] : []), ...known, ...uploads.map((one) => one.id), OTHER];
   const file = chosen === OTHER ? path.trim() : chosen;
   const take = async (given: File | undefined) => {
@@ -48,10 +52,11 @@ export function FileChoice(props: { backend: Backend; label: string; own: string
           {own && <option value={OWN}>{own}</option>}
           {known.map((one) => <option key={one} value={one}>{fileName(one)}</option>)}
           {uploads.map((one) => <option key={one.id} value={one.id}>{one.name} (uploaded)</option>)}
-          {!listed.includes(chosen) && <option value={chosen}>{chosen.startsWith("upload-") ? "an uploaded file" : fileName(chosen)}</option>}
+          {!listed.includes(chosen) && <option value={chosen}>an uploaded file</option>}
           <option value={OTHER}>a path…</option>
         </select>
-        {chosen === OTHER && <input aria-label="Path of the file" placeholder="path/to/test.tsv" value={path} onChange={(event) => setPath(event.target.value)} />}
+        {chosen === OTHER && <input aria-label="Path of the file" placeholder="path/to/test.tsv" value={path} onChange={(event) => setPath(event.target.value)}
+          onKeyDown={(event) => event.key === "Enter" && file !== "" && !busy && onFile(file)} />}
         <button className="quiet" onClick={() => chooser.current?.click()}>Upload a file…</button>
         <input ref={chooser} type="file" hidden aria-label="A file of pairs" accept=".tsv,.csv,.jsonl,.ndjson,.json,.parquet,.arrow,.feather,.xlsx,.txt,.gz" onChange={(event) => void take(event.target.files?.[0])} />
         <button className="main" disabled={busy || file === ""} onClick={() => onFile(file)}>{busy ? "Working…" : button}</button>

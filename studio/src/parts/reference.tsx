@@ -15,7 +15,7 @@ export function ReferenceNote({ reference }: { reference: Reference }) {
       <p className="hint">
         {number(reference.score) !== number(reference.log_prob) && `score ${number(reference.score)}, `}log p {number(reference.log_prob)}
         {reference.lost_at !== null && `; fell out of the beam at step ${reference.lost_at + 1}`}
-        {reference.margin !== null && `, by ${number(reference.margin)}`}
+        {reference.margin !== null && `, ${number(reference.margin)} below the last candidate that was kept`}
       </p>
     </section>
   );

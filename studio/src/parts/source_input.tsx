@@ -22,7 +22,7 @@ export function SourceInput({ source, decoding }: { source: Source; decoding: De
         rows={3}
         spellCheck={false}
         value={wish.input[source.name] ?? ""}
-        onChange={(event) => change({ input: { ...wish.input, [source.name]: event.target.value }, forced: null })}
+        onChange={(event) => change({ input: { ...wish.input, [source.name]: event.target.value }, forced: null, from: "" })}
         onKeyDown={(event) => {
           if (event.key === "Enter" && (event.ctrlKey || event.metaKey || !event.shiftKey)) {
             event.preventDefault();

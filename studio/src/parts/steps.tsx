@@ -23,7 +23,7 @@ export function Steps(props: { output: Output; chosen: number | null; force: ((s
             <th scope="col">Step</th>
             <th scope="col">Token</th>
             <th scope="col">Probability</th>
-            <th scope="col">Entropy <span className="hint">bits</span></th>
+            <th scope="col">Entropy <span className="hint">bits; a full bar is {number(most, 2)}</span></th>
             <th scope="col">Alternatives{force && <span className="hint"> click one to force it and continue from there</span>}</th>
           </tr>
         </thead>

@@ -58,7 +58,7 @@ function Compared({ comparison, open }: { comparison: Comparison; open(row: Comp
             <th scope="col">95 % interval</th><th scope="col">p</th><th scope="col">Result</th>
           </tr>
         </thead>
-        <tbody>{comparison.scores.map((score) => <ScoreRow key={score.metric.name} score={score} />)}</tbody>
+        <tbody>{comparison.scores.map((score) => <ScoreRow key={score.metric.name} score={score} a={a} b={b} />)}</tbody>
       </table></div>
       <p className="outcome">
         <span className="wins" aria-hidden="true">
@@ -93,16 +93,16 @@ function Compared({ comparison, open }: { comparison: Comparison; open(row: Comp
   );
 }
 
-function ScoreRow({ score }: { score: ComparedScore }) {
+function ScoreRow({ score, a, b }: { score: ComparedScore; a: string; b: string }) {
   const reach = Math.max(Math.abs(score.low), Math.abs(score.high), 1e-9);
   const place = (value: number) => 50 + (48 * value) / reach;
   return (
     <tr>
       <th scope="row">{score.metric.label} <span className="hint">{score.metric.better} is better</span></th>
-      <td className="figure">{shown(score.a)}</td>
-      <td className="figure">{shown(score.b)}</td>
-      <td className="figure">{score.difference > 0 ? "+" : ""}{number(score.difference, 2)}</td>
-      <td>
+      <td className="figure" data-label={a}>{shown(score.a)}</td>
+      <td className="figure" data-label={b}>{shown(score.b)}</td>
+      <td className="figure" data-label="Difference">{score.difference > 0 ? "+" : ""}{number(score.difference, 2)}</td>
+      <td data-label="95 % interval">
         <span className="difference" aria-hidden="true">
           <span className="zero" />
           <span className="range" style={{ left: `${place(score.low)}%`, width: `${Math.max(1, place(score.high) - place(score.low))}%` }} />
@@ -110,8 +110,8 @@ function ScoreRow({ score }: { score: ComparedScore }) {
         </span>
         <span className="hint">{number(score.low, 2)} to {number(score.high, 2)}</span>
       </td>
-      <td className="figure" title={score.smallest ? "No smaller p-value can come out of so many resamples." : undefined}>{score.smallest ? "≤ " : ""}{number(score.p_value, 3)}</td>
-      <td>{score.verdict}</td>
+      <td className="figure" data-label="p" title={score.smallest ? "No smaller p-value can come out of so many resamples." : undefined}>{score.smallest ? "≤ " : ""}{number(score.p_value, 3)}</td>
+      <td data-label="Result">{score.verdict}</td>
     </tr>
   );
 }

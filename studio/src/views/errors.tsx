@@ -41,11 +41,11 @@ export function ErrorsView(props: Shared) {
 }
 
 /** Open a row in the view Predict; a file is given by its id. */
-export function openRow(row: { index: number; source: Record<string, string>; files: Record<string, SourceFile>; references: string[] }, { decoding, go }: Pick<Shared, "decoding" | "go">): void {
+export function openRow(row: { index: number; line: number; unit?: string; source: Record<string, string>; files: Record<string, SourceFile>; references: string[] }, { decoding, go }: Pick<Shared, "decoding" | "go">): void {
   setValues({ row: String(row.index) }); // where the reader comes back to
   go("predict");
   document.getElementById("tab-predict")?.focus();
-  decoding.tryExample({ source: row.source, files: row.files, target: row.references[0] ?? "", line: 0 });
+  decoding.tryExample({ source: row.source, files: row.files, target: row.references[0] ?? "", line: 0 }, `${row.unit ?? "line"} ${row.line}`);
 }
 
 function OneRun(props: Shared) {
@@ -71,7 +71,10 @@ function OneRun(props: Shared) {
       ) : errors.busy ? (
         <Loading what="Predicting every row and measuring…" />
       ) : (
-        !errors.problem && <Empty title="Where does the model go wrong?">Choose a file of pairs. Every row is predicted and compared with its reference.</Empty>
+        !errors.problem && <Empty title="Where does the model go wrong?">
+          Choose a file of pairs. Every row is predicted and compared with its reference.
+          {run.data === "memory" && " This run was trained on a table in memory, of which no rows are kept, so it has no rows of its own to measure."}
+        </Empty>
       )}
     </>
   );
@@ -83,9 +86,11 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
   const { values } = useAddress();
   const filter = useMemo(() => filterFrom(values), [values]);
   const headline = errors.metrics[0];
+  // A class is right or wrong, which the row says already.
+  const metrics = errors.metrics.filter((metric) => !errors.evaluation.classes || metric.name !== "exact");
   const sorting = useMemo((): Sorting => sortingFrom(values, { by: headline?.name ?? "line", down: headline?.better === "lower" }), [values, headline]);
   const [shown, setShown] = useState(PAGE);
-  const rows = useMemo(() => sorted(filtered(errors.rows, filter), sorting), [errors, filter, sorting]);
+  const rows = useMemo(() => sorted(filtered(errors.rows, filter, errors.evaluation.confusion?.labels), sorting), [errors, filter, sorting]);
   const opened = useRef<HTMLTableRowElement>(null);
   useEffect(() => {
     const place = rows.findIndex((row) => String(row.index) === values.row);
@@ -113,14 +118,19 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
   );
   return (
     <>
-      <EvaluationPanel evaluation={errors.evaluation} />
+      <EvaluationPanel evaluation={errors.evaluation} onCell={(gold, label) => set({ gold, label })} />
       <div className="toolbar filters" role="search" aria-label="Filter">
         <label className="inline">Find <input dir="auto" value={filter.text} onChange={(event) => set({ text: event.target.value })} /></label>
         <Check label="wrong only" checked={filter.wrong} onChange={(wrong) => set({ wrong })} />
         <Check label="with unknown words" checked={filter.unknown} onChange={(unknown) => set({ unknown })} />
         <Check label={`with rare tokens (seen < ${errors.rare_below} times)`} checked={filter.rare} onChange={(rare) => set({ rare })} />
         {range("Source length", "shortest", "longest")}
-        {errors.metrics[0] && range(errors.metrics[0].label, "lowest", "highest")}
+        {headline && metrics.includes(headline) && range(headline.label, "lowest", "highest")}
+        {filter.gold && (
+          <button className="chip" aria-label="Show the rows of all classes" onClick={() => set({ gold: "", label: "" })}>
+            reference <bdi>{filter.gold}</bdi>, output <bdi>{filter.label}</bdi> ×
+          </button>
+        )}
       </div>
       <div className="heading">
         <h2 data-testid="rows-shown">{count(rows.length)} of {count(errors.rows.length)} rows</h2>
@@ -137,7 +147,7 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
                 {head("line", "Line", true)}
                 {head("source", "Source")}
                 {head("output", "Output against reference")}
-                {errors.metrics.map((metric) => head(metric.name, metric.label, true, `${metric.better} is better`))}
+                {metrics.map((metric) => head(metric.name, metric.label, true, `${metric.better} is better`))}
                 {head("length", "Length", true, "of the source")}
                 {head("surprise", "log\u00a0p", true, "of the output")}
                 {open && <td />}
@@ -157,7 +167,7 @@ function ErrorTable({ errors, open }: { errors: Errors; open: ((row: ErrorRow) =
                     {row.correct && <span className="tag good">right</span>}
                     {row.references.length > 1 && <span className="tag">{row.references.length} references</span>}
                   </td>
-                  {errors.metrics.map((metric) => <td key={metric.name} className="figure" data-label={metric.label}>{number(row.values[metric.name], 1)}</td>)}
+                  {metrics.map((metric) => <td key={metric.name} className="figure" data-label={metric.label}>{number(row.values[metric.name], 1)}</td>)}
                   <td className="figure" data-label="Length">{row.source_length}</td>
                   <td className="figure" data-label="log p" title={row.reference_log_prob === null ? undefined : `of the reference: ${number(row.reference_log_prob)}`}>
                     {number(row.log_prob, 2)}

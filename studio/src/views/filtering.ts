@@ -13,12 +13,14 @@ export interface Filter {
   longest: string;
   lowest: string; // of the headline metric
   highest: string;
+  gold: string; // of a cell of the confusion matrix: the class of the reference, and the output
+  label: string;
 }
 
-export const NO_FILTER: Filter = { text: "", wrong: false, unknown: false, rare: false, shortest: "", longest: "", lowest: "", highest: "" };
+export const NO_FILTER: Filter = { text: "", wrong: false, unknown: false, rare: false, shortest: "", longest: "", lowest: "", highest: "", gold: "", label: "" };
 
 const FLAGS = ["wrong", "unknown", "rare"] as const;
-const FIELDS = ["shortest", "longest", "lowest", "highest"] as const;
+const FIELDS = ["shortest", "longest", "lowest", "highest", "gold", "label"] as const;
 
 /** The filter as the address has it. */
 export function filterFrom(values: Values): Filter {
@@ -36,11 +38,20 @@ export function filterValues(filter: Filter): Values {
 const above = (value: number, least: string): boolean => least === "" || value >= Number(least);
 const below = (value: number, most: string): boolean => most === "" || value <= Number(most);
 
-export function filtered(rows: ErrorRow[], filter: Filter): ErrorRow[] {
+/** Whether a row is counted in a cell of the confusion matrix with these labels. An output that is none of them is in the
+ * last column. */
+function isInCell(row: ErrorRow, { gold, label }: Filter, labels: readonly string[]): boolean {
+  if (!gold) return true;
+  const own = row.references.includes(row.output) ? row.output : row.references[0];
+  return own === gold && (labels.includes(row.output) ? row.output : labels[labels.length - 1]) === label;
+}
+
+export function filtered(rows: ErrorRow[], filter: Filter, labels: readonly string[] = []): ErrorRow[] {
   const text = filter.text.toLowerCase();
   return rows.filter((row) => {
     const headline = Object.values(row.values)[0] ?? 0;
     return (
+      isInCell(row, filter, labels) &&
       (!filter.wrong || !row.correct) &&
       (!filter.unknown || row.unknown.length > 0) &&
       (!filter.rare || row.rare.length > 0) &&

@@ -46,7 +46,7 @@ export function MapView({ backend, decoding, run, layouts }: { backend: Backend;
       )}
       {map.problem && <ProblemNote text={map.problem} />}
       {map.busy && <Loading what={layout === "umap" ? "Encoding the examples and computing the layout; the first time takes longer…" : "Encoding the examples…"} />}
-      {!able && <Empty title="Which examples?">The training file no longer exists. Choose a file of pairs.</Empty>}
+      {!able && <Empty title="Which examples?">{run.data === "memory" ? "This run was trained on a table in memory, of which no rows are kept." : "The training file no longer exists."} Choose a file of pairs.</Empty>}
       {last.current && able && (
         <Mapped map={last.current} near={near.answer}>
           {!backend.page && (

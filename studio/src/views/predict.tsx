@@ -7,9 +7,10 @@ import { direction, duration, number, percent, sentence, sourceChoice, sourceTex
 import { Field, NumberField } from "../parts/controls";
 import { SourceInput } from "../parts/source_input";
 import { Empty, Loading, ProblemNote } from "../parts/states";
+import { ClassBars } from "../parts/classes";
 import { Steps } from "../parts/steps";
 import { DoubtLegend, TokenStrip } from "../parts/tokens";
-import type { Alternative, Example, Output, Prediction, Search, Source, Token } from "../records";
+import type { Alternative, Example, Output, Prediction, Run, Search, Source, Token } from "../records";
 import { ReferenceNote } from "../parts/reference";
 
 const NORMALIZED: Record<Search["normalize"], string> = {
@@ -17,16 +18,30 @@ const NORMALIZED: Record<Search["normalize"], string> = {
   average: "score: average per token",
   gnmt: "score: GNMT length penalty",
 };
+/** Why no dev rows are offered. A page that was exported has a model and no data, and nothing to say of it. */
+const NO_ROWS: Partial<Record<Run["data"], string>> = {
+  missing: " There are no dev rows to choose from, because the files of this run's data were not found from the folder in which the studio was started.",
+  memory: " There are no dev rows to choose from, because this run was trained on a table in memory, of which no rows are kept.",
+};
+const NARROW = window.matchMedia("(max-width: 900px)"); // as in style.css
 const PROMPT: Source = { name: "source", kind: "text", is_file: false, encoder: "" };
 
 export function PredictView({ decoding, go }: { backend: Backend; decoding: Decoding; go(view: View): void }) {
-  const { run, prediction, inspected, busy, problem } = decoding;
+  const { run, prediction, inspected, busy, problem, wish } = decoding;
+  const results = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    // On a phone the answer is below the controls, and whoever looks into a row wants to see it.
+    if (!inspected && wish.from && prediction && NARROW.matches) results.current?.scrollIntoView({ block: "start" });
+  }, [inspected, wish.from, prediction]);
   if (!inspected && !run.ready)
     return <Empty title="This run has no weights yet">It can predict once training has saved it for the first time. Its curves are under <button className="link" onClick={() => go("training")}>Training</button>.</Empty>;
   return (
     <div className={inspected ? "" : "columns"}>
       {!inspected && <InputPanel decoding={decoding} />}
-      <div className="results">
+      <div className="results" ref={results}>
+        {!inspected && wish.from && (
+          <p className="note from">This is {wish.from}. <button className="link" onClick={() => go("errors")}>Back to Errors</button></p>
+        )}
         {inspected && <h1 className="asked" dir="auto">{sourceText(inspected.prediction.input)}</h1>}
         {!inspected && prediction && <p className="paper-only" dir="auto">{sourceText(prediction.input)}</p>}
         {problem && <ProblemNote text={problem} />}
@@ -38,9 +53,7 @@ export function PredictView({ decoding, go }: { backend: Backend; decoding: Deco
           !problem && (
             <Empty title="Nothing is decoded yet">
               Enter an input. You will see the best outputs, how sure the model was of each token, and what else it considered.
-              {!decoding.run.train_files.length && !decoding.run.is_language_model && (
-                <> There are no dev rows to choose from, because the files of this run's data were not found from the folder in which the studio was started.</>
-              )}
+              {!run.is_language_model && NO_ROWS[run.data]}
             </Empty>
           )
         )}
@@ -83,15 +96,17 @@ function InputPanel({ decoding }: { decoding: Decoding }) {
           <NumberField label="Outputs" value={wish.nBest} least={1} most={100}
             onChange={(nBest) => again({ nBest, beam: Math.max(wish.beam, nBest) })} />
         </div>
-        <Field label="Length normalisation">
-          {(id) => (
-            <select id={id} value={wish.normalize} onChange={(event) => again({ normalize: event.target.value as typeof wish.normalize })}>
-              <option value="none">none: sum of log-probabilities</option>
-              <option value="average">average per token</option>
-              <option value="gnmt">GNMT penalty</option>
-            </select>
-          )}
-        </Field>
+        {!run.is_classifier && (
+          <Field label="Length normalisation">
+            {(id) => (
+              <select id={id} value={wish.normalize} onChange={(event) => again({ normalize: event.target.value as typeof wish.normalize })}>
+                <option value="none">none: sum of log-probabilities</option>
+                <option value="average">average per token</option>
+                <option value="gnmt">GNMT penalty</option>
+              </select>
+            )}
+          </Field>
+        )}
         <div className="field">
           <label htmlFor="ban">Never write <span className="hint">this text</span></label>
           <div className="row">
@@ -180,7 +195,7 @@ function Results({ decoding, prediction, go }: { decoding: Decoding; prediction:
         <h2>Outputs</h2>
         <DoubtLegend />
         <span className="hint">
-          beam {prediction.search.beam}, {NORMALIZED[prediction.search.normalize]}
+          beam {prediction.search.beam}{!decoding.run.is_classifier && `, ${NORMALIZED[prediction.search.normalize]}`}
           {" · "}decoded in {duration(prediction.seconds)}
           {!inspected && took > 0 && <span data-testid="took" data-took={took} data-seconds={prediction.seconds}>, shown after {duration(took / 1000)}</span>}
         </span>
@@ -212,6 +227,7 @@ function Results({ decoding, prediction, go }: { decoding: Decoding; prediction:
         ))}
       </ol>
       {prediction.confidence_note && <p className="hint" data-testid="confidence-note">{sentence(prediction.confidence_note)}</p>}
+      {prediction.classes.length > 0 && <ClassBars classes={prediction.classes} />}
       {prediction.reference && <ReferenceNote reference={prediction.reference} />}
       <p className="row links">
         {prediction.cross.layers > 0 && <button className="quiet" onClick={() => go("attention")}>Where the model looked</button>}

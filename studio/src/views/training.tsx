@@ -3,7 +3,7 @@ import { useMemo, useState } from "react";
 import { useFlag, useValue } from "../address";
 import { useAnswer } from "../asking";
 import type { Backend } from "../backend";
-import { LineChart, Swatch } from "../draw/line_chart";
+import { LineChart, Swatch, type Line } from "../draw/line_chart";
 import { count, duration, number } from "../format";
 import { Check, Segments } from "../parts/controls";
 import { AuditPanel } from "../parts/audit";
@@ -14,6 +14,12 @@ import { Empty, Loading, ProblemNote } from "../parts/states";
 import type { Run, Training } from "../records";
 import { curves, useHistories, type Across } from "./curves";
 
+/** Why a report has no errors and no alignments. */
+const NO_ERRORS: Partial<Record<Run["data"], string>> = {
+  memory: "This report has no tab of errors: the run was trained on a table in memory, of which no rows are kept. The studio measures it on a file.",
+  missing: "This report has no tab of errors, because the files of the run's data were not found. Write it again in the folder in which the run was trained.",
+};
+
 type Below = "audit" | "settings" | "evaluation";
 
 export function TrainingView({ backend, runs, run }: { backend: Backend; runs: Run[]; run: Run }) {
@@ -22,6 +28,7 @@ export function TrainingView({ backend, runs, run }: { backend: Backend; runs: R
   const [smooth, setSmooth] = useFlag("smooth");
   const [log, setLog] = useFlag("log");
   const [below, setBelow] = useValue<Below>("about", "audit");
+  const [lit, setLit] = useState<number | null>(null); // the run whose name is pointed at
   const [body, room] = useRoom<HTMLDivElement>();
   const page = backend.page;
   const curved = !page || page.training !== null;
@@ -36,9 +43,10 @@ export function TrainingView({ backend, runs, run }: { backend: Backend; runs: R
   const chosen = choices.find(([what]) => what === below)?.[0] ?? choices[0]?.[0];
   const columns = room > 900 ? 3 : room > 560 ? 2 : 1;
   const width = Math.max(240, Math.floor((room - 16 * (columns - 1)) / columns) - 2);
-  const charts = { width, xName: across === "updates" ? "update" : across === "minutes" ? "minute" : "epoch" };
+  const charts = { width, lit, xName: across === "updates" ? "update" : across === "minutes" ? "minute" : "epoch" };
   return (
     <div ref={body}>
+      {page?.kind === "report" && !page.errors && NO_ERRORS[run.data] && <p className="note">{NO_ERRORS[run.data]}</p>}
       {curved && (
         <>
           <div className="toolbar">
@@ -49,7 +57,7 @@ export function TrainingView({ backend, runs, run }: { backend: Backend; runs: R
           {problem && <ProblemNote text={problem} />}
           <ul className="run-states">
             {runs.map((one) => (
-              <li key={one.id}>
+              <li key={one.id} onPointerEnter={() => setLit(runs.length > 1 ? (colours.get(one.id) ?? null) : null)} onPointerLeave={() => setLit(null)}>
                 {runs.length > 1 && (
                   <input type="checkbox" aria-label={`Show ${one.name}`} checked={!hidden.has(one.id)}
                     onChange={() => setHidden((before) => new Set(before.has(one.id) ? [...before].filter((id) => id !== one.id) : [...before, one.id]))} />
@@ -68,7 +76,7 @@ export function TrainingView({ backend, runs, run }: { backend: Backend; runs: R
                 <LineChart title="Loss" unit="per token; dots: dev" lines={drawn.loss} log={log} {...charts} />
                 {drawn.scores.map((score) => (
                   <LineChart key={score.metric} title={drawn.scores.length > 1 ? `Dev score: ${score.metric}` : "Dev score"}
-                    unit={[drawn.scores.length > 1 ? "" : score.metric, score.lowerIsBetter ? "lower is better" : ""].filter(Boolean).join(", ")} lines={score.lines} {...charts} />
+                    unit={[drawn.scores.length > 1 ? "" : score.metric, score.lowerIsBetter ? "lower is better" : ""].filter(Boolean).join(", ")} lines={score.lines} fromZero={isPercentage(score.lines)} {...charts} />
                 ))}
                 <LineChart title="Learning rate" lines={drawn.rate} fromZero {...charts} />
                 <LineChart title="Throughput" unit="target tokens per second" lines={drawn.speed} fromZero {...charts} />
@@ -89,6 +97,9 @@ export function TrainingView({ backend, runs, run }: { backend: Backend; runs: R
     </div>
   );
 }
+
+/** Whether a score may be a percentage, whose axis begins at 0. */
+const isPercentage = (lines: Line[]): boolean => lines.every((line) => line.points.every(([, value]) => value >= 0 && value <= 100));
 
 function RunState({ history }: { history: Training | undefined }) {
   if (!history) return <span className="hint">reading…</span>;

@@ -95,7 +95,7 @@ function TreePanel({ tree }: { tree: Tree }) {
       {tree.reference && <ReferenceNote reference={tree.reference} />}
       <div className="toolbar">
         <span className="hint">
-          beam {tree.search.beam}, {tree.steps.length} steps{tree.forced > 0 && `, the first ${tree.forced} forced`}; each column is a step, with the best candidate on top
+          beam {tree.search.beam}, {tree.steps.length} steps{tree.forced > 0 && `, the first ${tree.forced === 1 ? "one" : tree.forced} forced`}; each column is a step, with the best candidate on top
         </span>
         <Check label="show pruned candidates" checked={pruned} onChange={setPruned} />
         <span className="tree-legend">

@@ -30,6 +30,7 @@ from dragoman.studio.records.predictions import (
     Alternative,
     Attention,
     Axis,
+    ClassProbability,
     Matrix,
     Media,
     Node,
@@ -53,6 +54,8 @@ from dragoman.studio.records.requests import (
 )
 from dragoman.studio.records.runs import (
     Calibration,
+    Classes,
+    ClassScore,
     Confusion,
     CoverageRisk,
     Evaluation,
@@ -73,6 +76,9 @@ __all__ = [
     "Audit",
     "Axis",
     "Calibration",
+    "ClassProbability",
+    "ClassScore",
+    "Classes",
     "CompareRequest",
     "ComparedRow",
     "ComparedScore",

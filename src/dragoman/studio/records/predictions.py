@@ -123,6 +123,13 @@ class Reference(Record):
     tokens: list[Token]
 
 
+class ClassProbability(Record):
+    """The probability of one class of a classifier."""
+
+    label: str
+    probability: float
+
+
 class Prediction(Record):
     """The outputs for an input."""
 
@@ -131,6 +138,8 @@ class Prediction(Record):
     """By source; a prompt is under "source"."""
     outputs: list[Output]
     """Best first."""
+    classes: list[ClassProbability]
+    """All classes of a classifier, the likeliest first."""
     axes: list[Axis]
     cross: Maps
     encoder: Maps

@@ -102,6 +102,32 @@ class Calibration(Record):
     note: str
 
 
+class ClassScore(Record):
+    """How well one class is recognised. Shares are in percent."""
+
+    label: str
+    rows: int
+    """Rows whose reference it is."""
+    outputs: int
+    """Rows for which it was the output."""
+    precision: float
+    recall: float
+    f1: float
+
+
+class Classes(Record):
+    """The scores of all classes, and the baseline that a classifier has to beat."""
+
+    majority: str
+    """The most frequent class of the references."""
+    baseline: float
+    """In percent: the accuracy of answering with it always."""
+    macro_f1: float
+    """In percent: the mean over the classes of the references."""
+    classes: list[ClassScore]
+    """The most frequent first."""
+
+
 class Evaluation(Record):
     """What a run scores on some rows."""
 
@@ -116,6 +142,8 @@ class Evaluation(Record):
     by_length: list[LengthScore]
     length_unit: str
     confusion: Confusion | None
+    classes: Classes | None
+    """None if the targets are no classes."""
     confidence: Calibration | None
 
 
@@ -135,6 +163,8 @@ class Run(Record):
     preset: str
     is_language_model: bool
     """Whether the run has no source, so that its inputs are prompts."""
+    is_classifier: bool
+    """Whether the run answers with one of its classes."""
     sources: list[Source]
     decoder: str
     target_tokens: str
@@ -150,7 +180,10 @@ class Run(Record):
     """Whether the run has weights and can predict."""
     evaluation: Evaluation | None
     held_out: Literal["test", "dev", ""]
-    """Which rows of its own it is measured on: "dev" if it has no test rows, "" if their files no longer exist."""
+    """Which rows of its own it is measured on: "dev" if it has no test rows, "" if they cannot be read again."""
+    data: Literal["files", "memory", "missing", ""]
+    """Where its rows are: in files, in files that are missing, or nowhere since they were a table in memory; "" if
+    that is not known."""
     train_files: list[str]
     """Training files that still exist."""
     test_files: list[str]

@@ -54,6 +54,10 @@ def describe_prediction(
         run=run,
         input=dict(prepared.texts),
         outputs=outputs,
+        classes=[
+            records.ClassProbability(label=label, probability=share)
+            for label, share in session.class_probabilities([prepared])[0].items()
+        ],
         axes=describe_axes(inspection, locate),
         cross=count_maps(system, "cross"),
         encoder=count_maps(system, "encoder"),

@@ -125,14 +125,14 @@ def _explain(inspection: Inspection, verdict: Verdict, path: ForcedPath, score: 
     if verdict == "search error":
         sentence = f"The model scores the reference ({_signed(score)}) higher than the output ({best})"
         was_found = lost_at is None and len(follow_path(inspection, path.tokens)) == len(path.tokens)
-        sentence += ", yet it ranks lower here." if was_found else ", but the search dropped it."
+        sentence += (
+            ", yet it ranks lower here." if was_found else ", but the search dropped it. A wider beam may find it."
+        )
     else:
         shown = _signed(score) if np.isfinite(score) else "probability zero"
-        sentence = f"The model scores the output ({best}) higher than the reference ({shown})."
+        sentence = f"The model scores the output ({best}) higher than the reference ({shown}). No search will help."
     if UNK in path.tokens:
         sentence += " The reference has tokens that are not in the vocabulary."
-    if lost_at is not None and inspection.session.config.beam > 1:
-        sentence += f" It left the beam at token {lost_at + 1}."
     return sentence
 
 

@@ -16,7 +16,7 @@ from dragoman.runs.history import AUDIT, read_audit, read_evaluation, read_metri
 from dragoman.runs.setup import Setup
 from dragoman.search.options import SearchConfig
 from dragoman.studio import records
-from dragoman.studio.run_data import find_data_files
+from dragoman.studio.run_data import find_data_files, is_from_memory
 
 WEIGHTS = "model.safetensors"
 
@@ -31,12 +31,14 @@ def describe_run(folder: Path, identity: str, parameters: int | None = None, nam
     setup = _read_setup(folder, config.stat().st_mtime_ns if config.exists() else 0)
     recipe = setup.recipe
     files = find_data_files(folder)
+    data = _locate_data(folder, files)
     return records.Run(
         id=identity,
         name=name or folder.resolve().name,
         folder=str(folder),
         preset=recipe.preset,
         is_language_model=recipe.is_language_model,
+        is_classifier=bool(setup.classes),
         sources=[
             records.Source(
                 name=name,
@@ -54,7 +56,8 @@ def describe_run(folder: Path, identity: str, parameters: int | None = None, nam
         search=describe_search(recipe.search, setup.classes),
         ready=(folder / WEIGHTS).exists(),
         evaluation=_read_evaluation(folder),
-        held_out=_name_held_out(folder, files),
+        held_out=_name_held_out(folder) if data == "files" else "",
+        data=data,
         train_files=files.get("train", []),
         test_files=[*files.get("test", []), *files.get("dev", [])],
     )
@@ -130,8 +133,13 @@ def describe_evaluation(report: Mapping[str, Any] | Report, side: str) -> record
         by_length=[records.LengthScore(**score) for score in plain["by_length"]],
         length_unit=plain["length_unit"],
         confusion=records.Confusion(**plain["confusion"]) if plain.get("confusion") else None,
+        classes=_describe_classes(plain["classes"]) if plain.get("classes") else None,
         confidence=_describe_calibration(plain["confidence"]) if plain.get("confidence") else None,
     )
+
+
+def _describe_classes(plain: Mapping[str, Any]) -> records.Classes:
+    return records.Classes(**{**plain, "classes": [records.ClassScore(**each) for each in plain["classes"]]})
 
 
 def _describe_calibration(plain: Mapping[str, Any]) -> records.Calibration:
@@ -152,14 +160,18 @@ def _read_setup(folder: Path, modified: int) -> Setup:
     return Setup.read(folder)
 
 
-def _name_held_out(folder: Path, files: Mapping[str, list[str]]) -> Literal["test", "dev", ""]:
-    """Name the rows that a run is measured on, if all files of its data still exist."""
+def _locate_data(folder: Path, files: Mapping[str, list[str]]) -> Literal["files", "memory", "missing", ""]:
+    """Say where the rows of a run are. ``files`` are those of its data that still exist."""
     if not (folder / AUDIT).exists():
         return ""
-    audit = read_audit(folder)
-    if "train" not in files or files.keys() != audit["files"].keys():
-        return ""
-    return "test" if audit["rows"]["test"] else "dev"
+    if is_from_memory(folder):
+        return "memory"
+    return "files" if "train" in files and files.keys() == read_audit(folder)["files"].keys() else "missing"
+
+
+def _name_held_out(folder: Path) -> Literal["test", "dev"]:
+    """Name the rows that a run is measured on."""
+    return "test" if read_audit(folder)["rows"]["test"] else "dev"
 
 
 def _read_evaluation(folder: Path) -> records.Evaluation | None:
