@@ -125,6 +125,8 @@ def refusal(case: Case) -> str | None:
         return "input_feeding .* needs context = 'attention' and timing = 'after'"
     if settings.get("selection") == "hard" and context != "attention":
         return "selection = 'hard' .* needs context = 'attention'"
+    if case.decoder == "monotone" and settings.get("attention") == "location":
+        return "a monotone decoder sums over all alignments"
     if getattr(part("decoder", case.decoder), "reads_source", False):  # one network over source and target
         return None if case.encoder == "identity" else "needs encoder.kind = 'identity'"
     encoder = part("encoder", case.encoder)
@@ -301,7 +303,10 @@ def test_presets_are_whole() -> None:
         ({"decoder": {"kind": "conv", "selection": "hard"}}, "only the decoder of kind 'rnn' has it, not 'conv'"),
         ({"decoder": {"kind": "transformer", "selection": "hard"}}, "only the decoder of kind 'rnn' has it"),
         ({"decoder": {"kind": "transformer", "timing": "before"}}, "only the decoder of kind 'rnn' has it"),
-        ({"decoder": {"kind": "conv", "attention": {"kind": "dot"}}}, "only the decoder of kind 'rnn' has it"),
+        (
+            {"decoder": {"kind": "conv", "attention": {"kind": "dot"}}},
+            "only the decoder of kind 'monotone' or 'rnn' has it",
+        ),
         ({"decoder": {"context": "initial", "bridge": "zero"}}, "a bridge other than 'zero'"),
         ({"decoder": {"bridge": "copy", "layers": 3}}, "use bridge = 'dense'"),
         ({"encoder": {"kind": "transformer", "width": 15, "heads": 4}}, "cannot be shared among heads = 4"),

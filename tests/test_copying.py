@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {
     "copying": True, "copy_slots": 3, "source": {"embedding": 32, "tokenizer": {"kind": "symbols"}},
     "target": {"tokenizer": {"kind": "characters"}}, "encoder": {"kind": "rnn", "width": 32},
     "decoder": {"kind": "rnn", "width": 32, "embedding": 32},
-    "training": {"max_epochs": 12, "batch_tokens": 256, "threads": 1, "optim": {"learning_rate": 0.01}},
+    "training": {"max_epochs": 24, "batch_tokens": 256, "threads": 1, "optim": {"learning_rate": 0.01}},
 }  # fmt: skip
 
 

@@ -39,6 +39,7 @@ CONV = {"kind": "conv", "width": 16, "embedding": 16, "dropout": 0.3}
 # Of every decoder at least one; then what is special about how a batch is dealt out, or what is carried on.
 FAMILIES: dict[str, dict[str, Any]] = {
     "rnn": {"decoder": {**RNN, "timing": "before"}, "training": {"accumulate": 2}},
+    "monotone": {"decoder": {**RNN, "kind": "monotone"}},
     "hard": {"decoder": {**RNN, "selection": "hard"}, "training": {"shares": 3}},
     "transformer": {"encoder": SIDE, "decoder": SIDE},
     "conv": {"encoder": {"kind": "conv", "width": 16}, "decoder": CONV},

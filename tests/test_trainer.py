@@ -693,7 +693,7 @@ def test_the_loss_in_chunks_is_the_plain_loss(
         given = features.clone().requires_grad_()
         readout.zero_grad()
         if chunked:
-            step: Any = SimpleNamespace(reading=None, features=given, readout=readout)
+            step: Any = SimpleNamespace(reading=None, copies=None, features=given, readout=readout)
             loss, gold = loss_and_gold(step, batch, smoothing, scale)
             wanted = readout(given)[mask].log_softmax(-1).gather(1, targets[mask][:, None])[:, 0]
             assert torch.allclose(gold, wanted, atol=1e-9) and not gold.requires_grad

@@ -35,6 +35,7 @@ TEXTS = [" ".join(WORDS[first:] + WORDS[:first]) for first in range(len(WORDS))]
 TRANSFORMER = {"width": 12, "layers": 1, "heads": 2, "feed_forward": 16}
 DECODERS: dict[str, dict[str, Any]] = {
     "rnn": {"kind": "rnn", "width": 12, "embedding": 12},
+    "monotone": {"kind": "monotone", "width": 12, "embedding": 12},
     "conv": {"kind": "conv", "width": 12, "layers": 2, "embedding": 12},
     "transformer": {"kind": "transformer", **TRANSFORMER},
     "concat": {"kind": "concat", "network": {"kind": "transformer", **TRANSFORMER, "embedding": 12}},
