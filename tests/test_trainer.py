@@ -715,7 +715,7 @@ def test_no_tokens_have_no_loss_and_no_gradient(smoothing: float) -> None:
     readout = nn.Linear(2000, 1000)
     features = torch.randn(3, 1, 2000, requires_grad=True)
     batch: Any = SimpleNamespace(mask=torch.zeros(3, 1, dtype=torch.bool), targets=torch.zeros(3, 1, dtype=torch.long))
-    step: Any = SimpleNamespace(reading=None, features=features, readout=readout)
+    step: Any = SimpleNamespace(reading=None, copies=None, features=features, readout=readout)
     loss, gold = loss_and_gold(step, batch, smoothing)
     loss.backward()
     assert loss.item() == 0 and len(gold) == 0
@@ -729,7 +729,7 @@ def test_the_loss_of_a_token_too_unlikely_for_a_float_is_still_a_number(smoothin
     features = torch.tensor([[[0.5]], [[75.0]], [[150.0]], [[4000.0]]], requires_grad=True)  # (4, 1, 1)
     targets = torch.full((4, 1), 2)
     batch: Any = SimpleNamespace(mask=torch.ones(4, 1, dtype=torch.bool), targets=targets)
-    step: Any = SimpleNamespace(reading=None, features=features, readout=readout)
+    step: Any = SimpleNamespace(reading=None, copies=None, features=features, readout=readout)
     loss, gold = loss_and_gold(step, batch, smoothing)
     logits = readout(features)[:, 0].double()
     wanted = logits.log_softmax(-1)
@@ -745,7 +745,7 @@ def test_padding_is_neither_counted_nor_learnt_from() -> None:
     features = torch.randn(3, 5, 4, requires_grad=True)
     mask = torch.arange(5) < torch.tensor([5, 2, 1])[:, None]
     batch: Any = SimpleNamespace(mask=mask, targets=torch.zeros(3, 5, dtype=torch.long))
-    step: Any = SimpleNamespace(reading=None, features=features, readout=nn.Linear(4, 6))
+    step: Any = SimpleNamespace(reading=None, copies=None, features=features, readout=nn.Linear(4, 6))
     loss = summed_loss(step, batch, 0.1)
     loss.backward()
     assert features.grad is not None
