@@ -102,7 +102,7 @@ def test_many_clients_get_their_own_answers_and_sigterm_loses_none(
                 await asyncio.sleep(0.01)
             await running
 
-        run_async(ask_all())
+        run_async(asyncio.wait_for(ask_all(), PATIENCE))
         assert process.wait(PATIENCE) == 0
         assert not tally.wrong and not tally.lost
         assert set(tally.statuses) == {"200", "503"} and tally.statuses["200"] >= 300
