@@ -272,7 +272,7 @@ def test_required_phrases_occur_and_other_sources_are_left_alone(kind: str, conf
         assert [each.tokens for each in results[2].hypotheses] == [each.tokens for each in free.hypotheses]
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("bytes", 18), ("bytes", 32), ("bytes", 38), ("characters", 60)])
+@pytest.mark.parametrize(("kind", "seed"), [("bytes", 18), ("bytes", 32), ("bytes", 38), ("subwords", 1005)])
 def test_tokens_are_kept_for_phrases_that_the_next_character_may_spoil(kind: str, seed: int) -> None:
     """Here two required phrases ended where a letter came next, or the first byte of one."""
     inner = test_required_phrases_occur_and_other_sources_are_left_alone.hypothesis.inner_test  # type: ignore[attr-defined]

@@ -67,7 +67,10 @@ class RequirePhrases(LeadingRule):
                 unmet.append(row)
             if left <= status.reserve:
                 rows.append(row)
-                enough = [token for token in status.proposals if self.need_after(row, token) + 1 <= left - 1]
+                needs = {token: self.need_after(row, token) for token in status.proposals}
+                closer = [token for token, need in needs.items() if need < status.need]
+                # what leads nearer to a phrase, so that no token is lost on another beginning
+                enough = [token for token in closer or needs if needs[token] + 1 <= left - 1]
                 tokens.append(np.array(enough if status.need else [self._eos], np.int64))
         restricted = allow_only(rows, tokens)
         return Bans(
