@@ -241,10 +241,7 @@ def random_tables(seed: int, sources: int, own: Tokenizer) -> torch.Tensor:
 @settings(max_examples=3, deadline=None)
 @given(seed=SEEDS)
 def test_required_phrases_occur_and_other_sources_are_left_alone(kind: str, config: SearchConfig, seed: int) -> None:
-    """Random distributions, a limit that is barely long enough for the phrases, and a source without any.
-
-    If only a few tokens are left over, spaces between phrases may be too much, and there may be no output.
-    """
+    """Random distributions, a limit that is barely long enough for the phrases, and a source without any."""
     draw, own = random.Random(seed), tokenizer(kind)
     writer = PhraseWriter(own.spelling())
     words = [word for word in ("ab", "hello", "cd", "é", "b", "ca", "中文") if not own.unknown(word)]
@@ -256,12 +253,11 @@ def test_required_phrases_occur_and_other_sources_are_left_alone(kind: str, conf
         for source in range(2)
     }
     need = max(sum(phrase.full * phrase.times for phrase in own_phrases) for own_phrases in phrases.values())
-    spare = draw.choice([2, 6, 20])
-    limit = need + spare
+    limit = need + draw.choice([2, 6, 20])
     tables = random_tables(seed % 1000, 3, own)
     results = decode(tables, config, limit, lambda limits: [RequirePhrases(writer, phrases, limits, EOS)])
     for source in range(2):
-        assert results[source].hypotheses or spare < 20
+        assert results[source].hypotheses
         for hypothesis in results[source].hypotheses:
             text = own.decode(hypothesis.tokens)
             assert all(phrase.is_in(text) for phrase in phrases[source]), text
