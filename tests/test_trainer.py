@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from dragoman.config import merge
-from dragoman.data.corpus.batching import make_batches, padding_share
+from dragoman.data.corpus.batching import Encoded, make_batches, padding_share
 from dragoman.errors import UserError
 from dragoman.nn.blocks.layers import Dropout
 from dragoman.nn.model import Model
@@ -539,6 +539,28 @@ def test_epochs_end_when_every_row_was_seen(bench: Bench, tmp_path: Path) -> Non
     assert stopped.update == started.last_update == 2 * math.ceil(started.batches / 2)
     assert trainer.progress.tokens == 2 * sum(trainer.data.target_lengths)
     assert sum(isinstance(event, Validated) for event in events) == 2
+
+
+def test_a_later_epoch_is_resumed_without_the_batches_of_the_first(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dividing ten million rows into batches takes seconds: only those that are read are made."""
+    options: dict[str, Any] = {"max_updates": None, "max_epochs": 4, "validate_every": None}
+    before = bench.trainer(tmp_path / "run", **options)
+    begun = before.updates_per_epoch
+    list(run(before, tmp_path / "run", stop_after(2 * begun + 1)))
+    made: list[int] = []
+    batches = Encoded.batches
+
+    def count(self: Encoded, budget: int, *, epoch: int, **more: Any) -> list[np.ndarray]:
+        made.append(epoch)
+        return batches(self, budget, epoch=epoch, **more)
+
+    monkeypatch.setattr(Encoded, "batches", count)
+    after = bench.trainer(tmp_path / "run", **options)
+    events = list(run(after, tmp_path / "run"))
+    assert isinstance(events[0], Started) and events[0].last_update == 4 * begun
+    assert after.progress.epoch_updates == begun and min(made) == 2
 
 
 # ---- averaging

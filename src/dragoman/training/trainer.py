@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -218,13 +217,17 @@ class Trainer:
         limit = self.config.max_time
         return limit is not None and bool(self.processes.agree(self.ending.is_due(self.progress, limit))[0])
 
-    @cached_property
+    @property
     def updates_per_epoch(self) -> int:
         """Return the updates of the first epoch.
 
-        Where training varies the rows' lengths, epochs differ a little.
+        Where training varies the rows' lengths, epochs differ a little. The number is kept with the
+        progress: dividing many rows into batches takes seconds, and a run that is resumed in a later
+        epoch does not need those of the first.
         """
-        return -(-len(self._batches(0)) // self.config.accumulate)
+        if not self.progress.epoch_updates:
+            self.progress.epoch_updates = -(-len(self._batches(0)) // self.config.accumulate)
+        return self.progress.epoch_updates
 
     @property
     def last_update(self) -> int:

@@ -26,6 +26,7 @@ class Progress:
     update: int = 0
     epoch: int = 0
     position: int = 0  # batches of this epoch that training has read
+    epoch_updates: int = 0  # updates of the first epoch; 0: not counted yet
     tokens: int = 0
     seconds: float = 0.0  # of training, over all sessions
     validation_seconds: float = 0.0  # that the last validation took
