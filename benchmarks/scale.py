@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import random
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,7 @@ class Measured:
     cpu: float  # seconds of all its processes
     main: float  # MB, the peak of the process itself
     others: float  # MB, the largest peak of the processes that it started
+    first: float = 0.0  # seconds until the first update was reported, where that was asked for
 
     def row(self, rows: int) -> str:
         return (
@@ -69,15 +71,21 @@ def write_pairs(path: Path, rows: int) -> None:
                 file.write(" ".join([words[i] for i in row]) + "\t" + " ".join([translations[i] for i in row]) + "\n")
 
 
-def measure(name: str, *arguments: object, output: Path | None = None) -> Measured:
-    """Run ``dragoman`` and measure it."""
+def measure(name: str, *arguments: object, output: Path | None = None, appended: Path | None = None) -> Measured:
+    """Run ``dragoman`` and measure it. ``appended``: a file to whose first new line time is taken, too."""
     command = [sys.executable, "-m", "dragoman", *map(str, arguments)]
+    length = appended.stat().st_size if appended else 0
+    reached: list[float] = []
     peaks: dict[int, int] = {}
     before, began = os.times(), time.monotonic()
     with open(output or os.devnull, "wb") as stream:
         process = subprocess.Popen(command, stdout=stream)
         watcher = threading.Thread(target=_watch, args=(process, peaks))
         watcher.start()
+        while appended and not reached and process.poll() is None:
+            if appended.stat().st_size > length:
+                reached.append(time.monotonic() - began)
+            time.sleep(0.01)
         code = process.wait()
     watcher.join()
     after = os.times()
@@ -85,7 +93,29 @@ def measure(name: str, *arguments: object, output: Path | None = None) -> Measur
         raise SystemExit(f"{' '.join(command)}: exit code {code}")
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
     others = max((peak for pid, peak in peaks.items() if pid != process.pid), default=0)
-    return Measured(name, time.monotonic() - began, cpu, peaks.get(process.pid, 0) / 1024, others / 1024)
+    seconds = time.monotonic() - began
+    first = reached[0] if reached else 0.0
+    return Measured(name, seconds, cpu, peaks.get(process.pid, 0) / 1024, others / 1024, first)
+
+
+def move_to_later_epoch(run: Path, seed: int = 0) -> None:
+    """Pretend that a run was stopped at a random position of its fourth epoch."""
+    from dragoman.files import read_tensor_header
+    from dragoman.training.checkpoints.checkpoint import Checkpoint
+
+    path = run / "checkpoint.safetensors"
+    checkpoint = Checkpoint.read(path)
+    checkpoint.progress.epoch = 3
+    checkpoint.progress.position = random.Random(seed).randrange(checkpoint.progress.epoch_updates)
+    checkpoint.write(path, read_tensor_header(path).metadata["run"])
+
+
+def measure_loading(run: Path) -> float:
+    """Return the seconds that a process needs to start, import torch and load the model of a run."""
+    began = time.monotonic()
+    code = f"import dragoman; dragoman.load({str(run)!r}, engine='torch').model; import dragoman.training.run"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    return time.monotonic() - began
 
 
 def _watch(process: subprocess.Popen[bytes], peaks: dict[int, int]) -> None:
@@ -120,7 +150,13 @@ def main() -> None:
         train = ["train", pairs, "--out", run, *settings]
         print(measure("check", "check", pairs).row(options.rows), flush=True)
         print(measure("train, 1 update", *train, "--set", "training.max_updates=1").row(options.rows), flush=True)
-        print(measure("resume, 1 update more", *train, "--set", "training.max_updates=2").row(options.rows), flush=True)
+        move_to_later_epoch(run)
+        resumed = measure("resume in the fourth epoch, 1 update", *train, "--set", "training.max_updates=2",
+                          appended=run / "metrics.jsonl")  # fmt: skip
+        print(resumed.row(options.rows), flush=True)
+        loading = measure_loading(run)
+        print(f"\nresume: the first update is reported after {resumed.first:.1f} s; starting Python, importing torch "
+              f"and loading the model take {loading:.1f} s\n", flush=True)  # fmt: skip
         sources = folder / "sources.txt"
         with open(pairs, encoding="ascii") as lines, open(sources, "w", encoding="ascii") as file:
             for _ in range(10_000):
