@@ -12,7 +12,7 @@ from dragoman.data.audit.text_statistics import TextCounts, TextStatistics
 from dragoman.data.corpus.mapped.folder import CorpusFolder, Workspace, open_folder
 from dragoman.data.corpus.mapped.rows import PAIRS, SHARD, SOURCES, Cells, MappedRows, RowLayout, write_shard
 from dragoman.data.corpus.mapped.survey import WORDS, ShardSurvey, SurveyShard
-from dragoman.data.corpus.mapped.workers import Workers, count_cores
+from dragoman.data.corpus.processes import Workers, count_cores
 from dragoman.data.examples import TARGET, Example, Unit
 from dragoman.errors import UserError
 from dragoman.files import DiskFull, append_bytes, force_file
@@ -99,7 +99,7 @@ class _DiskRows:
         return open_rows(self.folder, replace(self.layout, files=files, units=units), stored, statistics)
 
     def close(self) -> None:
-        self.workers.__exit__(None, None, None)
+        self.workers.close()
 
     def _write(self) -> None:
         try:

@@ -12,7 +12,7 @@ import numpy as np
 from dragoman.data.audit.text_statistics import TextCounts
 from dragoman.data.corpus.mapped.digests import digest_rows
 from dragoman.data.corpus.mapped.rows import Cells, MappedRows, RowLayout, read_shard
-from dragoman.data.corpus.mapped.workers import Workers
+from dragoman.data.corpus.processes import Workers
 from dragoman.data.examples import TARGET
 
 WORDS = 1 << 19  # distinct words of a side that are counted exactly

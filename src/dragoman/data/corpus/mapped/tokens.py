@@ -17,7 +17,7 @@ import numpy as np
 
 from dragoman.data.corpus.blocks import gather
 from dragoman.data.corpus.mapped.rows import SHARD, MappedRows, RowLayout, read_shard
-from dragoman.data.corpus.mapped.workers import Workers
+from dragoman.data.corpus.processes import Workers
 from dragoman.data.modality import Modality
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import EOS, UNK

@@ -1,8 +1,8 @@
-"""Processes that work on shards of a corpus, while the caller reads on.
+"""Processes that work on data while the caller goes on: they prepare shards of a corpus, or read files ahead of need.
 
-As in ``corpus.loader``, each process is a fresh interpreter with two pipes: tasks in, results out.
-It runs no code of the calling program again, needs no torch, and ends by itself when the pipe
-closes, however the caller ended.
+Each process is a fresh interpreter with two pipes: tasks in, results out. So it runs no code of the
+calling program again, as multiprocessing would with a script, and it ends by itself when the pipe
+closes, however the caller ended. It needs no torch, and so it starts at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AHEAD = 2  # tasks for each process that wait or are done and not yet taken
 MOST = 8  # processes
 START = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
-    "from dragoman.data.corpus.mapped.workers import serve; serve()"
+    "from dragoman.data.corpus.processes import serve; serve()"
 )
 
 Task = TypeVar("Task")
@@ -41,8 +41,19 @@ def count_cores() -> int:
 class Workers:
     """Processes that call ``work`` with one task after the other."""
 
-    def __init__(self, work: Callable[[Task], Result], count: int | None = None) -> None:
-        """``work`` and its tasks must be picklable. ``count``: by default, one process for each core."""
+    def __init__(
+        self,
+        work: Callable[[Task], Result],
+        count: int | None = None,
+        *,
+        purpose: str = "prepares the data",
+        remedy: str = "the same command goes on with what is prepared",
+    ) -> None:
+        """``work`` and its tasks must be picklable. ``count``: by default, one process for each core.
+
+        The error for a process that has ended says what it was for and what to do.
+        """
+        self.purpose, self.remedy = purpose, remedy
         self.count = count or min(MOST, count_cores())
         self.idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         setup = pickle.dumps(sys.path) + pickle.dumps(work)
@@ -52,7 +63,7 @@ class Workers:
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
             for _ in range(self.count)
         ]
-        self.pool = ThreadPoolExecutor(self.count, "mapped")
+        self.pool = ThreadPoolExecutor(self.count, "worker")
         for process in self.processes:
             self.pool.submit(self._begin, process, setup)
         self.waiting: deque[Future[Any]] = deque()
@@ -63,6 +74,10 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes."""
         self.pool.shutdown(wait=False, cancel_futures=True)
         for process in self.processes:
             process.kill()
@@ -89,11 +104,16 @@ class Workers:
 
     def map(self, tasks: Iterable[object]) -> Iterator[Any]:
         """Yield the result of every task, in their order."""
+        waiting: deque[Future[Any]] = deque()  # its own: a caller may stop before the end
         for task in tasks:
-            yield from self.submit(task)
-        yield from self.finish()
+            waiting.append(self.pool.submit(self._run, task))
+            if len(waiting) > AHEAD * self.count:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
     def _begin(self, process: subprocess.Popen[bytes], setup: bytes) -> None:
+        """Send the setup, which may be larger than a pipe holds, while the caller goes on."""
         with suppress(OSError):  # if the process has ended already, the first task reports it
             _pipe(process.stdin).write(setup)
             _pipe(process.stdin).flush()
@@ -108,8 +128,7 @@ class Workers:
         except (OSError, EOFError, pickle.UnpicklingError):
             code = process.poll()
             raise UserError(
-                f"a process that prepares the data has ended (exit code {code}), perhaps for lack of memory; "
-                "the same command goes on with what is prepared"
+                f"a process that {self.purpose} has ended (exit code {code}), perhaps for lack of memory; {self.remedy}"
             ) from None
         finally:
             self.idle.put(process)
