@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import subprocess
 import warnings
@@ -33,7 +34,15 @@ from dragoman.export.node import find_node, read_runtime
 from dragoman.inference.ensembles import ensemble
 from dragoman.program.file import replace_about
 from dragoman.runs.confidence import CONFIDENCE, confidence_file, write_confidence
-from dragoman.runtime.confidence import Confidence, Logistic, output_features, search_facts, without_smoothing
+from dragoman.runtime.confidence import (
+    FEATURES,
+    OF_ONE,
+    Confidence,
+    Logistic,
+    output_features,
+    search_facts,
+    without_smoothing,
+)
 from dragoman.runtime.container import Container
 
 INPUTS = ["abc", "hgfed", "ab", "cagebad", "ddd"]
@@ -239,6 +248,15 @@ def test_node_has_the_same_confidence(telling_run: Path, tmp_path: Path) -> None
     for prediction, line in zip(system.predict(INPUTS, n_best=3), found.splitlines(), strict=True):
         own = [output.confidence for output in prediction.outputs]
         assert [each["confidence"] for each in json.loads(line)["outputs"]] == pytest.approx(own, abs=1e-6)
+
+
+def test_the_page_about_c_names_every_feature() -> None:
+    """A program in C computes the confidence by what that page says."""
+    page = (Path(__file__).parent.parent / "native" / "README.md").read_text(encoding="utf-8")
+    table = [line for line in page.splitlines() if line.strip().startswith("| `")]
+    named = {name for line in table for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    assert set(OF_ONE) <= named
+    assert "`behind`" in page and set(FEATURES) == {*OF_ONE, "behind"}
 
 
 def test_the_runtime_has_the_same_confidence(telling_run: Path) -> None:

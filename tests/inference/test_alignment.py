@@ -23,10 +23,12 @@ from dragoman.errors import UserError
 from dragoman.inference.alignment.boxes import find_boxes, grow_region
 from dragoman.inference.alignment.links import choose_map, link_units, move
 from dragoman.inference.alignment.timings import (
+    LEAST,
     Timing,
     Timings,
     attention_stretches,
     ctc_stretches,
+    divide_positions,
     monotone_peaks,
     time_units,
 )
@@ -153,10 +155,32 @@ def test_the_monotone_path_is_the_best_of_all(rows: int, positions: int, seed: i
     best = max(sum(weights[row, place] for row, place in enumerate(path)) for path in all_paths)
     assert tuple(peaks) in all_paths
     assert np.isclose(sum(weights[row, place] for row, place in enumerate(peaks)), best)
+
+
+@quick
+@given(st.integers(1, 4), st.integers(0, 4), st.integers(0, 10_000))
+def test_positions_are_divided_in_the_best_way(rows: int, more: int, seed: int) -> None:
+    positions = rows + more
+    weights = np.random.default_rng(seed).random((rows, positions))
+    owners = divide_positions(weights)
+    divisions = [
+        np.repeat(np.arange(rows), np.diff([0, *cuts, positions]))
+        for cuts in itertools.combinations(range(1, positions), rows - 1)
+    ]
+    best = max(np.log(weights[each, np.arange(positions)] + LEAST).sum() for each in divisions)
+    assert any((owners == each).all() for each in divisions)
+    assert np.isclose(np.log(weights[owners, np.arange(positions)] + LEAST).sum(), best)
     stretches = attention_stretches(weights)
-    assert all(begin <= peak < end for peak, (begin, end) in zip(peaks, stretches, strict=True))
-    if step:
-        assert all(first[1] <= second[0] for first, second in itertools.pairwise(stretches))
+    assert all(first[1] <= second[0] for first, second in itertools.pairwise(stretches))
+    assert all((owners[begin:end] == row).all() and begin < end for row, (begin, end) in enumerate(stretches))
+
+
+def test_a_token_that_is_looked_at_early_lasts_until_the_next() -> None:
+    weights = np.full((3, 12), 0.001)
+    for row in range(3):
+        weights[row, 4 * row : 4 * row + 3] = 0.6, 0.25, 0.1  # and nothing in the pause after it
+    assert attention_stretches(weights) == [(0, 3), (4, 7), (8, 11)]
+    assert attention_stretches(np.ones((3, 2))) and attention_stretches(np.ones((0, 4))) == []
 
 
 def test_a_word_lasts_from_its_first_to_its_last_letter() -> None:

@@ -69,7 +69,36 @@ def test_constraints_hold_together(system: System) -> None:
     answer = system.predict("abcd", lexicon=["abc", "dcba"], glossary={"abcd": "gh"}, beam=4)
     assert answer.error is not None and answer.text == ""
     assert "is in the lexicon and contains 'gh'" in answer.error
-    assert all(word in answer.error for word in ("no output of at most", "beam or max_length"))
+    assert all(word in answer.error for word in ("no output of at most", "allow more with beam"))
+
+
+@pytest.mark.parametrize("search", [{"beam": 1}, {"beam": 5}, {"sample": True}], ids=str)
+def test_the_limit_leaves_room_for_an_entry(system: System, search: dict[str, Any]) -> None:
+    entries = ["a", "b", *(letter * 20 for letter in "abcdefgh")]
+    for answer in system.predict([text for text in INPUTS if text], lexicon=entries, max_length=9, **search):
+        assert answer.error is None and answer.text in ("a", "b")
+
+
+def test_a_sentence_says_that_the_limit_is_too_low(system: System) -> None:
+    answer = system.predict("abcd", match="[ab]{12}", max_length=9, beam=2)
+    assert answer.error is not None and "what was begun needs more of them; raise max_length" in answer.error
+    assert system.predict("abcd", match="[ab]{12}", max_length=13, beam=2).error is None
+    answer = system.predict("abcd", match="[ab]{90}", max_length=500, beam=2)  # the limit is that of the run
+    assert answer.error is not None and "than this run writes for this input; constrain less" in answer.error
+    answer = system.predict("abcd", lexicon=["a" * 12], max_length=9)
+    assert answer.error is not None and answer.error.endswith("allow more with beam or max_length")
+
+
+def test_a_schema_that_needs_all_memory_is_refused_at_every_door(
+    system: System, tiny_run: Any, call: Any, tmp_path: Path
+) -> None:
+    schema = written(tmp_path / "schema.json", '{"multipleOf": 999999937}')
+    answer = call("predict", tiny_run.folder, "--json-schema", schema, stdin=b"abcd\n")
+    assert answer.code == 2 and "multipleOf takes memory" in answer.err
+    with pytest.raises(UserError, match="multipleOf takes memory"):
+        system.session(json_schema={"multipleOf": 999_999_937})
+    with pytest.raises(UserError, match="multipleOf takes memory"):
+        system.predict("abcd", json_schema='{"not": {"multipleOf": 1234567}}')
 
 
 @pytest.mark.parametrize("search", [{"beam": 1}, {"beam": 5, "n_best": 3}, {"sample": True, "samples": 4}], ids=str)

@@ -18,11 +18,12 @@ from search_tables import SEEDS, TableDecoder
 from dragoman.data.tokenizers import Tokenizer, TokenizerConfig, fit, kinds
 from dragoman.data.vocabulary import BOS, EOS
 from dragoman.errors import UserError
+from dragoman.search.constraints import formats, trial
 from dragoman.search.constraints.formats import Format, FormatRule
 from dragoman.search.constraints.lexicon import LexiconOfTokens, LexiconRule, make_lexicon
 from dragoman.search.constraints.phrases import PhraseWriter, Required
 from dragoman.search.constraints.required import RequirePhrases
-from dragoman.search.constraints.trie import Trie
+from dragoman.search.constraints.trie import FAR, Trie
 from dragoman.search.options import SearchConfig
 from dragoman.search.rules import Rule, RuleSet, permitted
 from dragoman.search.run import search
@@ -97,6 +98,66 @@ def test_a_lexicon_allows_every_division_of_its_entries(kind: str, word_by_word:
         if not going:
             break
         prefix.append(draw.choice(going))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.binary(max_size=6), max_size=20))
+def test_a_trie_knows_how_far_the_nearest_end_is(strings: list[bytes]) -> None:
+    trie, _ = Trie.build(sorted(strings))
+    found = trie.distances()
+    for begun in {string[:length] for string in strings for length in range(len(string) + 1)}:
+        node = 0
+        for byte in begun:
+            node = int(trie.step(np.array([node]), np.array([byte]))[1][0])
+        assert found[node] == min(len(each) - len(begun) for each in strings if each.startswith(begun))
+    assert strings or found.tolist() == [FAR]
+
+
+@pytest.mark.parametrize("word_by_word", [False, True])
+@pytest.mark.parametrize("kind", kinds())
+@settings(max_examples=8, deadline=None)
+@given(seed=SEEDS)
+def test_near_the_limit_a_lexicon_allows_what_can_be_ended(kind: str, word_by_word: bool, seed: int) -> None:
+    """A token is allowed exactly if one of the next tokens, as many as are left, is the end of an entry."""
+    draw, own = random.Random(seed), tokenizer(kind)
+    words = ["ab", "abc", "a", "ca", "hello", "cd", "é", "中文", "b", "x"]
+    entries = [word for word in draw.sample(words, 4) if not own.unknown(word)]
+    if not word_by_word:
+        entries += [own.canonical(text) for text in draw.sample(TEXTS, 3)]
+    lexicon = make_lexicon(entries, own.spelling(), own.encode, word_by_word)
+
+    @cache
+    def ends(prefix: tuple[int, ...], most: int) -> bool:
+        free = allowed(LexiconRule(lexicon, EOS), prefix, own.size)
+        return EOS in free or (most > 0 and any(ends((*prefix, token), most - 1) for token in free))
+
+    limit = draw.randint(2, 5)
+    prefix: list[int] = []
+    while True:
+        free = allowed(LexiconRule(lexicon, EOS), prefix, own.size)
+        found = allowed(LexiconRule(lexicon, EOS, np.array([limit])), prefix, own.size)
+        left = limit - len(prefix) - 2
+        assert found == [token for token in free if token == EOS or (left >= 0 and ends((*prefix, token), left))], (
+            prefix
+        )
+        going = [token for token in found if token != EOS]
+        if not going:
+            break
+        prefix.append(draw.choice(going))
+
+
+@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize("config", SEARCHES, ids=str)
+def test_the_limit_does_not_cut_an_entry_off(kind: str, config: SearchConfig) -> None:
+    """The shortest entry is found, however much the model would like to begin a longer one."""
+    own = tokenizer(kind)
+    entries = [own.canonical(text) for text in ("hello world", "ab cd ef", "ab", "  two spaces")]
+    lexicon = make_lexicon(entries, own.spelling(), own.encode)
+    tables = random_tables(3, 6, own)
+    limit = len(own.encode("ab")) + 1
+    for result in decode(tables, config, limit, lambda limits: [LexiconRule(lexicon, EOS, limits)]):
+        assert result.hypotheses
+        assert all(each.finished and own.decode(each.tokens) in entries for each in result.hypotheses)
 
 
 @pytest.mark.parametrize("kind", kinds())
@@ -184,12 +245,42 @@ def test_a_constraint_knows_a_row_by_its_tokens_alone(name: str, kind: str) -> N
         ("grammar", "start: nothing", "unknown name"),
         ("json_schema", '{"type": "nope"}', "Invalid type"),
         ("json_schema", "{", "line 1"),
+        ("json_schema", '{"multipleOf": 999999937}', "multipleOf takes memory"),
+        ("json_schema", '{"multiple\\u004ff": 999999937}', "multipleOf takes memory"),
+        ("json_schema", '{"type": "number", "multipleOf": 1e300}', "multipleOf takes memory"),
+        ("json_schema", '{"multipleOf": 1e-300}', "multipleOf takes memory"),
+        ("json_schema", '{"allOf": [{"multipleOf": 9973}, {"multipleOf": 99.89}]}', "multipleOf takes memory"),
+        ("grammar", 'start: %json {"multipleOf": 999999937}', "inside of %json"),
     ],
 )
 def test_what_cannot_be_expressed_is_refused(kind: str, text: str, says: str) -> None:
     with pytest.raises(UserError, match=says) as refused:
         Format(kind, text, tokenizer("characters").spelling())
     assert "\n" not in str(refused.value)
+
+
+def test_small_multiples_are_taken() -> None:
+    spelling = tokenizer("bytes").spelling()
+    required = Format("json_schema", '{"type": "number", "multipleOf": 0.25}', spelling)
+    assert required.accepts("1.75") and not required.accepts("1.8")
+
+
+def test_a_format_that_takes_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is built elsewhere first: here nothing but a sentence comes of it."""
+    monkeypatch.setattr(formats, "MOST_MULTIPLE", 10**12)
+    schema, spelling = '{"multipleOf": 999999937}', tokenizer("bytes").spelling()
+    for limit, value in (("SECONDS", 1), ("BYTES", 250_000_000)):
+        with monkeypatch.context() as less:
+            less.setattr(trial, limit, value)
+            with pytest.raises(UserError, match=r"takes more than 1\.5 GB of memory or 3 s"):
+                Format("json_schema", schema, spelling)
+    started: list[str] = []
+    monkeypatch.setattr(formats, "can_be_built", lambda kind, text: not started.append(text))
+    Format("match", "[a-c]{1,12}", spelling)
+    assert not started
+    for kind, text in (("match", "a{1,1000}"), ("match", "b|" * 600), ("grammar", 'start: "a"'), ("json_schema", "{}")):
+        Format(kind, text, spelling)
+    assert len(started) == 4
 
 
 @pytest.mark.parametrize("pattern", ["(a|aa)+$" * 3, "((a{100}){100}){100}", "(.*a){40}b", "a{1000000}"])

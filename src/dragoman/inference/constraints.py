@@ -87,7 +87,7 @@ class Constraints:
         def make(limits: np.ndarray) -> list[Rule]:
             rules: list[Rule] = [FormatRule(each, EOS) for each in self.formats]
             if self.lexicon is not None:
-                rules.append(LexiconRule(self.lexicon, EOS))
+                rules.append(LexiconRule(self.lexicon, EOS, limits))
             if self.writer is not None and phrases:
                 rules.append(RequirePhrases(self.writer, phrases, limits, EOS))
             return rules
@@ -109,8 +109,11 @@ class Constraints:
             and all(each.is_in(text) for each in phrases)
         )
 
-    def unmet(self, prepared: PreparedInput, limit: int) -> str:
-        """Say that no output of an input obeys."""
+    def unmet(self, prepared: PreparedInput, limit: int, *, was_cut: bool, can_rise: bool) -> str:
+        """Say that no output of an input obeys.
+
+        ``was_cut``: one was begun, and reached the length limit. ``can_rise``: a larger max_length allows more.
+        """
         wishes = []
         if self.lexicon is not None:
             wishes.append("is made of entries of the lexicon" if self.lexicon.word_by_word else "is in the lexicon")
@@ -119,10 +122,12 @@ class Constraints:
         if phrases:
             more = f" and {len(phrases) - SHOWN} more" if len(phrases) > SHOWN else ""
             wishes.append(f"contains {', '.join(map(repr, phrases[:SHOWN]))}{more}")
-        return (
-            f"no output of at most {limit:,} tokens was found that {' and '.join(wishes)}; constrain less, or allow "
-            "more with beam or max_length"
-        )
+        found = f"no output of at most {limit:,} tokens was found that {' and '.join(wishes)}"
+        if was_cut and can_rise:
+            return f"{found}: what was begun needs more of them; raise max_length (--max-length), or constrain less"
+        if was_cut:
+            return f"{found}: what was begun needs more of them than this run writes for this input; constrain less"
+        return f"{found}; constrain less, or allow more with beam{' or max_length' if can_rise else ''}"
 
 
 def read_constraints(

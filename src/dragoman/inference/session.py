@@ -247,13 +247,15 @@ class Session(Steps):
         """Return a result that obeys the constraints, or say why there is none."""
         if isinstance(result, TooLong):
             return str(result)
+        was_cut = any(not each.finished for each in result.hypotheses)
         if self.constraints is not None:
             result = self.constraints.obeyed(prepared, result)
         if result.hypotheses:
             return result
         if self.constraints is not None and self.constraints.has_rules:
             limit = self.length_limit(prepared)
-            return self.constraints.unmet(prepared, min(limit, self.config.max_length or limit))
+            most = min(limit, self.config.max_length or limit)
+            return self.constraints.unmet(prepared, most, was_cut=was_cut, can_rise=most < limit)
         return "no output obeys all rules of the search; ask with fewer"
 
     def _with_probabilities(

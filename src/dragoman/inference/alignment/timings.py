@@ -1,8 +1,8 @@
 """When each unit of an output is heard in a recording.
 
 CTC gives times by forced alignment: the most probable path of labels and blanks that spells the output (Graves et al.
-2006, section 3; Viterbi). Attention gives them by a monotone path: one position for each token, each after the one
-before it, with the largest sum of weights; around it a token lasts as long as its weight is at least half of that.
+2006, section 3; Viterbi). Attention gives them by a division of all positions among the tokens, in order, with the
+largest product of weights; of its share, a token has what is around its largest weight and at least a tenth of that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ MadeFrom: TypeAlias = Literal["ctc", "attention"]
 TimeUnit: TypeAlias = Literal["seconds", "frames"]
 Stretch: TypeAlias = tuple[int, int]  # of positions: the first, and the one after the last
 
-HALF = 0.5  # of its largest weight: where a token begins and ends
+TENTH = 0.1  # of its largest weight: where a token begins and ends
+LEAST = 1e-3  # what is added to a weight, so that none makes a division impossible
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,20 +142,45 @@ def ctc_stretches(log_probs: np.ndarray, tokens: Sequence[int]) -> list[Stretch]
 
 
 def attention_stretches(weights: np.ndarray) -> list[Stretch]:
-    """Return the positions of each row of weights (T, S) around the best monotone path."""
-    peaks = monotone_peaks(weights)
+    """Return the positions of each row of weights (T, S): of its share, those around its largest weight."""
+    rows, positions = weights.shape
+    if positions < rows or not rows:
+        return [(peak, peak + 1) for peak in monotone_peaks(weights)]
+    owners = divide_positions(weights)
     found: list[Stretch] = []
-    for row, peak in enumerate(peaks):
-        lowest = found[-1][1] if found else 0
-        highest = peaks[row + 1] if row + 1 < len(peaks) else weights.shape[1]
-        begin, end = peak, peak + 1
-        enough = HALF * weights[row, peak]
-        while begin > lowest and weights[row, begin - 1] >= enough:
+    for row in range(rows):
+        share = np.flatnonzero(owners == row)
+        begin = peak = int(share[weights[row, share].argmax()])
+        end = peak + 1
+        enough = TENTH * weights[row, peak]
+        while begin > share[0] and weights[row, begin - 1] >= enough:
             begin -= 1
-        while end < highest and weights[row, end] >= enough:
+        while end <= share[-1] and weights[row, end] >= enough:
             end += 1
         found.append((begin, end))
     return found
+
+
+def divide_positions(weights: np.ndarray) -> np.ndarray:
+    """Return the row of weights (T, S) that each position belongs to, (S,): in order, at least one to each row.
+
+    It is the division with the largest product of weights, by Viterbi. There are at least as many positions as rows.
+    """
+    rows, positions = weights.shape
+    gain = np.log(weights.astype(np.float64) + LEAST)
+    score = np.full(rows, -np.inf)
+    score[:1] = gain[:1, 0]
+    is_new = np.zeros((positions, rows), bool)  # a row begins at this position
+    for place in range(1, positions):
+        before = np.concatenate([[-np.inf], score[:-1]])
+        is_new[place] = before > score
+        score = np.maximum(score, before) + gain[:, place]
+    owners = np.zeros(positions, np.int64)
+    row = rows - 1
+    for place in range(positions - 1, -1, -1):
+        owners[place] = row
+        row -= int(is_new[place, row])
+    return owners
 
 
 def monotone_peaks(weights: np.ndarray) -> list[int]:

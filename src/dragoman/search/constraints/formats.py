@@ -6,34 +6,32 @@ is another token to it: the vocabulary is repeated for each view.
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from dragoman.errors import MissingExtra, UserError
+from dragoman.files.reading import parse_json
+from dragoman.search.constraints.trial import (
+    BYTES,
+    SECONDS,
+    can_be_built,
+    is_suspect,
+    make_grammar,
+    make_matcher,
+    make_tokenizer,
+)
 from dragoman.search.rules import Bans, Rule
 from dragoman.types import Spelling
 
-END = 0  # the number that llguidance knows the end symbol by; the tokens of the views come after it
-NO_TEXT = b"\xffnone"  # the byte FF is in no text
-
-
-class TokenBytes:
-    """A vocabulary as llguidance reads it."""
-
-    bos_token_id = None
-    eos_token_id = END
-
-    def __init__(self, tokens: Sequence[bytes | None]) -> None:
-        self.tokens = [b"\xffend", *(added or NO_TEXT for added in tokens)]
-        self.special_token_ids = [index for index, added in enumerate(self.tokens) if added[:1] == b"\xff"]
-
-    def __call__(self, text: bytes) -> list[int]:
-        return []  # asked only for how forced bytes would be divided, which ``Format.next_tokens`` decides
+DIGITS = 20  # after the decimal point of a multipleOf
+MOST_MULTIPLE = 100_000  # of multipleOf: llguidance has a state for each remainder
 
 
 class Format:
@@ -46,19 +44,20 @@ class Format:
         """``kind`` is ``match``, ``grammar`` or ``json_schema``, and ``text`` what was given for it."""
         library = import_llguidance()
         self.kind, self.spelling = kind, spelling
-        make = {
-            "match": library.LLMatcher.grammar_from_regex,
-            "grammar": library.LLMatcher.grammar_from_lark,
-            "json_schema": library.LLMatcher.grammar_from_json_schema,
-        }[kind]
+        if kind == "match":
+            text = without_anchors(text)
+        refuse_unbounded(kind, text)
+        if is_suspect(kind, text) and not can_be_built(kind, text):
+            raise UserError(
+                f"{kind}: building this takes more than {BYTES / 1e9:g} GB of memory or {SECONDS} s; write it with "
+                "smaller numbers, or shorter"
+            )
         try:
-            self._grammar = make(without_anchors(text) if kind == "match" else text)
+            self._grammar = make_grammar(library, kind, text)
         except ValueError as error:
             raise UserError(f"{kind}: {_first_lines(str(error))}; correct it") from None
-        # The limits of time and memory are llguidance's own, counted in steps of its automaton.
-        self._limits = library.LLParserLimits(verbose_errors=False)
-        self._texts = _make_tokenizer(tuple(bytes([value]) for value in range(256)))
-        self._tokens = _make_tokenizer(tuple(added for spelled in spelling.spelled for added in spelled))
+        self._texts = make_tokenizer(library, [bytes([value]) for value in range(256)])
+        self._tokens = make_tokenizer(library, [added for spelled in spelling.spelled for added in spelled])
         problem = self._matcher(self._texts).get_error()
         if problem:
             raise UserError(
@@ -68,7 +67,7 @@ class Format:
         self._start = self._matcher(self._tokens)
 
     def _matcher(self, tokenizer: Any) -> Any:
-        return import_llguidance().LLMatcher(tokenizer, self._grammar, log_level=0, limits=self._limits)
+        return make_matcher(import_llguidance(), tokenizer, self._grammar)
 
     def begin(self) -> Any:
         """Return a matcher that has read nothing."""
@@ -187,6 +186,41 @@ def without_anchors(pattern: str) -> str:
     return pattern
 
 
+def refuse_unbounded(kind: str, text: str) -> None:
+    """Refuse what llguidance builds without a limit of memory: multiples of large numbers."""
+    if kind == "grammar" and "%json" in text and re.search(r"multipleOf|\\u", text):
+        raise UserError("grammar: multipleOf and \\u are not read inside of %json; give the schema as json_schema")
+    if kind != "json_schema":
+        return
+    try:
+        schema = parse_json(text.encode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"json_schema: is not JSON that can be read: {error}; correct it") from None
+    multiples = [abs(Decimal(str(number)).normalize()) for number in _find_multiples(schema)]
+    digits = max((-int(number.as_tuple().exponent) for number in multiples), default=0)  # after the decimal point
+    is_large = digits > DIGITS or any(number > MOST_MULTIPLE for number in multiples)
+    whole = [] if is_large else [int(number * 10 ** max(0, digits)) for number in multiples]
+    if is_large or max(sum(whole), math.lcm(*whole)) > MOST_MULTIPLE:
+        raise UserError(
+            "json_schema: multipleOf takes memory for every remainder; the sum of these numbers and their least common "
+            f"multiple, written without a decimal point, are {MOST_MULTIPLE:,} at most: leave some of them out"
+        )
+
+
+def _find_multiples(schema: Any) -> Iterator[int | float]:
+    """Yield the numbers of multipleOf anywhere in a schema."""
+    places = [schema]
+    while places:
+        place = places.pop()
+        if isinstance(place, dict):
+            number = place.get("multipleOf")
+            if type(number) is int or (type(number) is float and math.isfinite(number)):
+                yield number
+            places += place.values()
+        elif isinstance(place, list):
+            places += place
+
+
 def _may_end(matcher: Any) -> bool:
     return not matcher.is_error() and bool(matcher.is_accepting())
 
@@ -199,11 +233,6 @@ def import_llguidance() -> Any:
     except ImportError:
         raise MissingExtra("llguidance", "constraints", "an output format (match, grammar, json_schema)") from None
     return llguidance
-
-
-def _make_tokenizer(tokens: tuple[bytes | None, ...]) -> Any:
-    library = import_llguidance()
-    return library.LLTokenizer(library.TokenizerWrapper(TokenBytes(tokens)))
 
 
 def _first_lines(text: str) -> str:

@@ -4,6 +4,9 @@ Where a text can be divided into tokens in one way only, the lexicon is a tree o
 bytes of its entries, and the tokens of each view are another. What a row may write next is where the two agree, walked
 together from the node that the row has reached. So an entry may be divided into tokens in every way that the model
 likes, and nothing is stored for a division.
+
+Near the length limit, a row may write only what can still become an entry. Each node knows how far the nearest end of
+an entry is; in a tree of bytes, how many tokens that takes is looked for where it matters.
 """
 
 from __future__ import annotations
@@ -21,6 +24,10 @@ from dragoman.types import Spelling
 
 SPACE = 0x20
 REMEMBERED = 4_000_000  # tokens of nodes that were looked at, in memory
+REMEMBERED_ENDS = 100_000  # answers to whether an entry can still be ended
+CLOSE = 4  # tokens that are left: it is looked whether the vocabulary can spell the bytes that are missing
+WIDEST = 1_000  # nodes that are followed at once to find that out; beyond, it is taken for granted
+NO_LIMIT = np.zeros(0, np.int64)
 LOST = -1  # the node of a row that has left the lexicon
 NARROW = 0xD800  # tokens below it fit into two bytes each
 
@@ -40,6 +47,8 @@ class Lexicon(ABC):
 
     def __init__(self, trie: Trie, spelling: Spelling) -> None:
         self.trie, self.spelling = trie, spelling
+        self._distances = trie.distances()  # (nodes,) labels to the nearest end of an entry
+        self.farthest = int(self._distances.max())  # tokens from any node to the nearest end, at most
 
     @abstractmethod
     def accepts(self, text: str) -> bool:
@@ -48,6 +57,10 @@ class Lexicon(ABC):
     @abstractmethod
     def look(self, nodes: np.ndarray, views: np.ndarray) -> Continuations:
         """Return what rows at some nodes and in some views may write next. No node is ``LOST``."""
+
+    @abstractmethod
+    def can_end(self, nodes: np.ndarray, views: np.ndarray, most: np.ndarray) -> np.ndarray:
+        """Tell which nodes, in some views, are so near to the end of an entry: at most ``most`` tokens, (M,) each."""
 
 
 def make_lexicon(
@@ -77,6 +90,9 @@ class LexiconOfTokens(Lexicon):
         which, children = self.trie.children(nodes)
         return Continuations(which, self.trie.labels(children, nodes[which]), children)
 
+    def can_end(self, nodes: np.ndarray, views: np.ndarray, most: np.ndarray) -> np.ndarray:
+        return np.asarray(self._distances[nodes] <= most)
+
 
 class LexiconOfBytes(Lexicon):
     """A lexicon for tokenisers that can divide a text in several ways."""
@@ -89,6 +105,11 @@ class LexiconOfBytes(Lexicon):
         self._tokens = [TokenTrie(spelled) for spelled in spelling.spelled]
         self._seen: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
         self._remembered = 0
+        self._ends: dict[tuple[int, int, int], bool] = {}
+        added = [own for spelled in spelling.spelled for own in spelled if own is not None]
+        self._longest = max(map(len, added), default=0)  # bytes of a token
+        self._slowest = 2 if b"" in added else 1  # tokens for a byte: there may be one that adds nothing before it
+        self.farthest = max(CLOSE, self.farthest * self._slowest)
 
     def accepts(self, text: str) -> bool:
         parts = text.split(" ") if self.word_by_word else [text]
@@ -114,6 +135,38 @@ class LexiconOfBytes(Lexicon):
         nothing = np.zeros(0, np.int64)
         tokens = np.concatenate([nothing, *(tokens for tokens, _ in answers)])
         return Continuations(rows, tokens, np.concatenate([nothing, *(places for _, places in answers)]))
+
+    def can_end(self, nodes: np.ndarray, views: np.ndarray, most: np.ndarray) -> np.ndarray:
+        """Tell it for certain where few tokens are left; before, the bytes tell enough."""
+        far = self._distances[nodes].astype(np.int64)
+        found = np.asarray((far * self._slowest <= most) & ((most >= CLOSE) | (far == 0)))
+        doubtful = np.flatnonzero(~found & (far <= most * self._longest))
+        asked = np.stack([nodes[doubtful], views[doubtful], most[doubtful]], 1)
+        for place, (node, view, left) in zip(doubtful.tolist(), asked.tolist(), strict=True):
+            known = self._ends.get((node, view, left))
+            if known is None:
+                known = self._look_for_end(node, view, left)
+                if len(self._ends) >= REMEMBERED_ENDS:
+                    self._ends = {}
+                self._ends[node, view, left] = known
+            found[place] = known
+        return found
+
+    def _look_for_end(self, node: int, view: int, most: int) -> bool:
+        """Tell whether some tokens, at most so many, lead from a node to the end of an entry."""
+        nodes, views = np.array([node]), np.array([view])
+        for left in range(most - 1, -1, -1):  # tokens that may come after the next one
+            found = self.look(nodes, views)
+            nodes, views = found.nodes, self.spelling.after[views[found.rows], found.tokens].astype(np.int64)
+            far = self._distances[nodes].astype(np.int64)
+            if not far.all():
+                return True
+            near = far <= left * self._longest
+            places = np.unique(np.stack([nodes[near], views[near]]), axis=1)
+            nodes, views = places
+            if not 0 < len(nodes) <= WIDEST:
+                return len(nodes) > 0
+        return False
 
     def _walk(self, nodes: np.ndarray, view: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """Walk the trees of entries and tokens together from some nodes of the lexicon."""
@@ -164,20 +217,23 @@ class TokenTrie:
 
 
 class LexiconRule(Rule):
-    """Allow what leads to an entry of the lexicon, and the end only after one."""
+    """Allow what leads to an entry of the lexicon that the length limit leaves room for, and the end only after one."""
 
     hard = True
 
-    def __init__(self, lexicon: Lexicon, eos: int) -> None:
-        self._lexicon, self._eos = lexicon, eos
+    def __init__(self, lexicon: Lexicon, eos: int, limits: np.ndarray | None = None) -> None:
+        """``limits`` (B,) are the most tokens of the outputs of each source, the end symbol included; None: any."""
+        self._lexicon, self._eos, self._limits = lexicon, eos, limits
         self._vocabulary = lexicon.spelling.after.shape[1]
 
     def start(self, sources: Sequence[int], prefixes: np.ndarray) -> None:
+        self._sources, self._produced = np.array(sources, np.int64), 0
         self._set(np.zeros(len(prefixes), np.int64), np.full(len(prefixes), self._lexicon.spelling.start, np.int8))
         for column in prefixes.T:
             self.advance(np.arange(len(prefixes)), column)
 
     def advance(self, parents: np.ndarray, tokens: np.ndarray) -> None:
+        self._sources, self._produced = self._sources[parents], self._produced + 1
         wanted = parents * self._vocabulary + tokens
         nodes = np.full(len(wanted), LOST, np.int64)
         if len(self._keys):
@@ -195,8 +251,15 @@ class LexiconRule(Rule):
 
     def bans(self) -> Bans:
         ends = np.flatnonzero((self._nodes != LOST) & self._lexicon.trie.is_end[self._nodes])
+        rows, tokens = self._rows, self._tokens
+        left = NO_LIMIT if self._limits is None else self._limits[self._sources] - self._produced - 2
+        if left.min(initial=self._lexicon.farthest) < self._lexicon.farthest:
+            # ``left``: tokens that may come between the next one and the end symbol
+            views = self._lexicon.spelling.after[self._views[rows], tokens].astype(np.int64)
+            may_end = self._lexicon.can_end(self._next, views, left[rows])
+            rows, tokens = rows[may_end], tokens[may_end]
         return Bans(
             restricted=np.arange(len(self._nodes)),
-            allowed_rows=np.concatenate([self._rows, ends]),
-            allowed_tokens=np.concatenate([self._tokens, np.full(len(ends), self._eos)]),
+            allowed_rows=np.concatenate([rows, ends]),
+            allowed_tokens=np.concatenate([tokens, np.full(len(ends), self._eos)]),
         )

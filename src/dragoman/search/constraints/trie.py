@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 Pairs = tuple[np.ndarray, np.ndarray]
+FAR = 65_535  # labels to an end: as many, or more
 
 
 class Trie:
@@ -70,6 +71,18 @@ class Trie:
         found = np.searchsorted(self.keys, wanted)
         which = np.flatnonzero(self.keys[np.minimum(found, len(self.keys) - 1)] == wanted)
         return which, found[which] + 1
+
+    def distances(self) -> np.ndarray:
+        """Return how many labels lead from each node to the nearest end of a sequence, (nodes,); at most ``FAR``."""
+        levels = [(0, 1)]
+        while (below := (int(self.first[levels[-1][0]]), int(self.first[levels[-1][1]])))[0] < below[1]:
+            levels.append(below)
+        found = np.where(self.is_end, 0, FAR).astype(np.uint16)
+        for (begin, end), (first, after) in zip(levels[-2::-1], levels[:0:-1], strict=True):
+            inner = begin + np.flatnonzero(self.first[begin:end] < self.first[begin + 1 : end + 1])  # with children
+            nearest = np.minimum.reduceat(found[first:after], self.first[inner] - first)
+            found[inner] = np.minimum(found[inner], np.minimum(nearest, FAR - 1) + 1)
+        return found
 
     def contains(self, labels: Iterable[int]) -> bool:
         """Tell whether a sequence is one of those in the tree."""
