@@ -170,6 +170,40 @@ def test_a_beginning_of_no_label_is_refused_on_the_page(page: Any, label_run: An
     page.locator(".problem", has_text="every class of this model contains what is forbidden").wait_for()
 
 
+def test_the_page_says_that_it_knows_no_speakers(page: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    from dragoman.training.run import train
+
+    folder = runs["sounds"].parent
+    lines = ["sound\tname"]
+    for index in range(24):
+        name = f"{index}_{'ann' if index % 2 else 'bob'}_.wav"
+        (tmp_path / name).write_bytes((folder / f"{index}.wav").read_bytes())
+        lines.append(f"{name}\t{'low' if index < 12 else 'high'}")
+    (tmp_path / "sounds.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    settings: dict[str, Any] = {
+        "source": {"kind": "speech", "normalise": "speaker", "speaker": r"_(\w+)_"},
+        "encoder": {"width": 16, "layers": 1},
+        "decoder": {"width": 16, "embedding": 8},
+        "training": {"threads": 1, "max_updates": 10, "average": 1},
+    }
+    train(tmp_path / "sounds.tsv", out=tmp_path / "run", settings=settings)
+    inputs = [str(tmp_path / line.split("\t")[0]) for line in lines[1:5]]
+    parity = dragoman.export_run(tmp_path / "run", "page", tmp_path / "page", inputs=inputs)
+    assert "each recording is normalised by itself" in parity.to_text() and "of 4 answers" in parity.note
+    page.goto((tmp_path / "page" / "page.html").as_uri())
+    page.locator(".panel").wait_for()
+    assert page.get_by_test_id("page-note").inner_text() == parity.note
+    page.locator("input[type=file]").set_input_files(inputs[1])
+    page.get_by_test_id("results").wait_for()
+    alone = tmp_path / "1.wav"  # the run does not know this speaker, so it reads the recording as the page does
+    alone.write_bytes(Path(inputs[1]).read_bytes())
+    assert page.get_by_test_id("best-text").inner_text() == dragoman.load(tmp_path / "run").predict(str(alone)).text
+
+
+def test_a_page_that_reads_as_the_run_does_has_no_note(opens: Opens) -> None:
+    assert opens("sounds").get_by_test_id("page-note").count() == 0
+
+
 def test_the_page_does_not_speak_of_a_studio(opens: Opens) -> None:
     page = opens("run")
     page.get_by_text("Nothing is decoded yet").wait_for()
