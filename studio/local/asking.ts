@@ -17,6 +17,7 @@ export interface PageData {
   sources: (Source & SourceReading)[];
   cross: Maps;
   int8: boolean;
+  note: string; // what the page reads otherwise than the run does, in sentences; "" if nothing
   sizes: { model: number; wasm: number }; // bytes
 }
 

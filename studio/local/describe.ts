@@ -1,6 +1,5 @@
 /** What was found, as the records that the studio's views show. The same as src/dragoman/studio/views. */
 
-import { withoutSmoothing } from "../runtime/confidence";
 import { EOS, UNK, type Dragoman, type Features, type ForcedPath, type Frontier, type Input, type Prediction as Found } from "../runtime/dragoman";
 import { tidy } from "../runtime/dragoman";
 import type { Alternative, Attention, AttentionRequest, Axis, ClassProbability, Matrix, Media, Node, PredictRequest, Prediction, Reference, Search, Token, Tree } from "../src/records";
@@ -30,8 +29,11 @@ export function describePrediction(inspected: Inspected): Prediction {
   const { model, data, found, request, input } = inspected;
   const reference = referenceTokens(inspected);
   const sequences = found.outputs.map((output) => output.ids);
-  const wanted = ALTERNATIVES + found.settings.forbidden.length + found.settings.forbiddenRuns.length + found.settings.noRepeatNgram;
-  const paths = model.force(input, reference.length ? [...sequences, reference] : sequences, { alternatives: wanted, attention: true });
+  const paths = model.force(input, reference.length ? [...sequences, reference] : sequences, {
+    alternatives: ALTERNATIVES,
+    attention: true,
+    isPermitted: (before, token) => isPermitted(found, before, token),
+  });
   const axes = describeAxes(inspected);
   const states = axes.at(-1)?.end ?? 0;
   return {
@@ -64,31 +66,36 @@ const searchOf = (found: Found): Search => ({ beam: found.settings.beam, n_best:
 
 // ---- confidence
 
-const shownProbability = ({ confidence }: Dragoman, logProb: number): number => (confidence ? withoutSmoothing(confidence, logProb) : Math.exp(logProb));
-
 function rightness({ confidence }: Dragoman): string {
   if (!confidence) return "";
-  return confidence.threshold === null ? "equals a reference" : `has a sentence ${confidence.metric} of at least ${confidence.threshold.toFixed(1)}`;
+  if (confidence.threshold === null) return "equals a reference";
+  const order = ["cer", "wer", "ser"].includes(confidence.metric) ? "at most" : "at least";
+  return `has a sentence ${confidence.metric} of ${order} ${confidence.threshold.toFixed(1)}`;
 }
 
+/** Why the confidence may be off, as src/dragoman/runtime/confidence.py says it; "" if it was fitted for this search. */
 function confidenceNote({ model, found }: Inspected): string {
   if (!model.confidence) return "";
-  const { beam, normalize } = model.confidence.search;
-  const { settings } = found;
-  const others = settings.forbidden.length + settings.forbiddenRuns.length > model.defaults.forbidden.length + model.defaults.forbiddenRuns.length;
-  const same = settings.beam === beam && (settings.beam === 1 || settings.normalize === normalize) && !others && !found.prefixLength;
-  return same ? "" : "the confidence was fitted for another search, so it may be too high or too low";
+  const { beam, normalize, alpha, forbidden, forbiddenRuns, only } = found.settings;
+  const ranking = beam > 1 ? { normalize, ...(normalize === "gnmt" && { alpha }) } : {};
+  const here = { beam, ...ranking, forbidden: forbidden.length, forbidden_runs: forbiddenRuns.length, only: only.length };
+  const fitted = model.confidence.search;
+  const differences = Object.entries(here)
+    .filter(([name, value]) => name in fitted && fitted[name] !== value)
+    .map(([name, value]) => `${name} = ${value} in place of ${fitted[name]}`);
+  if (found.prefixLength) differences.push("outputs that begin with a given text");
+  return differences.length ? `the confidence was fitted for another search (here: ${differences.join("; ")}), so it may be too high or too low` : "";
 }
 
-/** The probabilities of the classes as outputs, divided by their sum; the likeliest first. */
+/** The probabilities of the classes as outputs, without label smoothing, divided by their sum; the likeliest first. */
 function classProbabilities({ model, input }: Inspected): ClassProbability[] {
   const classes = model.defaults.only;
   if (!classes.length) return [];
-  const totals = model.force(input, classes.map((ids) => [...ids, EOS])).map((path) => sum(path.tokens.map((token) => token.logProb)));
+  const totals = model.force(input, classes.map((ids) => [...ids, EOS])).map((path) => sum(path.tokens.map((token) => Math.log(model.probability(token.logProb)))));
   const most = Math.max(...totals);
   const shares = totals.map((total) => Math.exp(total - most));
   return classes
-    .map((ids, index) => ({ label: model.target.decode(ids), probability: shares[index] / sum(shares) }))
+    .map((ids, index) => ({ label: model.classes[index] ?? model.target.decode(ids), probability: shares[index] / sum(shares) }))
     .sort((one, other) => other.probability - one.probability);
 }
 
@@ -97,16 +104,15 @@ function classProbabilities({ model, input }: Inspected): ClassProbability[] {
 function describeTokens(inspected: Inspected, ids: readonly number[], path: ForcedPath, forced: number): Token[] {
   const { model } = inspected;
   return ids.map((id, step) => {
-    const { logProb, entropy, rank, alternatives } = path.tokens[step];
-    const permitted = alternatives.filter(({ token }) => token === id || isPermitted(inspected.found, ids.slice(0, step), token));
+    const { logProb, probability, entropy, rank, alternatives } = path.tokens[step];
     return {
       id,
       text: model.target.piece(id),
       log_prob: logProb > -Infinity ? logProb : null,
-      probability: shownProbability(model, logProb),
+      probability,
       entropy: entropy / Math.LN2,
       rank,
-      alternatives: permitted.slice(0, ALTERNATIVES).map(({ token, logProb }): Alternative => ({ id: token, text: model.target.piece(token), log_prob: logProb, probability: shownProbability(model, logProb) })),
+      alternatives: alternatives.map(({ token, logProb, probability }): Alternative => ({ id: token, text: model.target.piece(token), log_prob: logProb, probability })),
       forced: step < forced,
     };
   });
@@ -255,13 +261,15 @@ export function describeTree(inspected: Inspected): Tree {
   const steps = found.trace.map((frontier, step) => {
     const lowest = lowestTaken(frontier);
     const isLast = step === found.trace.length - 1 && found.trace.length >= found.limit;
+    const shown = Array.from(frontier.logProbs, (logProb) => model.probability(logProb));
+    const together = (parent: number) => sum(shown.filter((_, index) => frontier.parents[index] === parent));
     const nodes = Array.from(frontier.tokens, (token, index): Node => ({
       id: next + index,
       parent: parents.length ? parents[frontier.parents[index]] : null,
       token,
       text: model.target.piece(token),
       log_prob: frontier.logProbs[index],
-      probability: shownProbability(model, frontier.logProbs[index]),
+      probability: shown[index] / Math.max(1, together(frontier.parents[index])), // never more than 100 % together
       total: frontier.totals[index],
       score: frontier.totals[index] / penalty(found, step + 1),
       fate: frontier.fates[index] === FINISHED ? "finished" : frontier.fates[index] === KEPT ? (isLast ? "cut" : "kept") : "pruned",
@@ -273,7 +281,7 @@ export function describeTree(inspected: Inspected): Tree {
     next += nodes.length;
     return nodes;
   });
-  const [forced] = reference.length ? model.force(inspected.input, [reference], { alternatives: ALTERNATIVES }) : [];
+  const [forced] = reference.length ? model.force(inspected.input, [reference], { isPermitted: (before, token) => isPermitted(found, before, token) }) : [];
   return {
     run: data.name,
     steps,
@@ -331,11 +339,11 @@ function describeReference(inspected: Inspected, text: string, tokens: readonly 
   const isPossible = isForced && tokens.every((token, index) => token === UNK || isPermitted(found, tokens.slice(0, index), token));
   const verdict = isSame ? "found" : !isPossible ? "excluded" : score > found.score + TOLERANCE ? "search error" : "model error";
   const wasFound = lostAt === null && followed.length === tokens.length;
-  const scored = Number.isFinite(score) ? score.toFixed(3) : "probability zero";
+  const [scored, best] = [Number.isFinite(score) ? signed(score) : "probability zero", signed(found.score)];
   let sentence = {
-    found: "The best output is the reference.",
-    "search error": `The model scores the reference (${scored}) higher than the output (${found.score.toFixed(3)})${wasFound ? ", yet it ranks lower here." : ", but the search dropped it. A wider beam may find it."}`,
-    "model error": `The model scores the output (${found.score.toFixed(3)}) higher than the reference (${scored}). No search will help.`,
+    found: prefix.length && model.sources.length ? "With the forced beginning, the best output is the reference." : "The best output is the reference.",
+    "search error": `The model scores the reference (${scored}) higher than the output (${best})${wasFound ? ", yet it ranks lower here." : ", but the search dropped it. A wider beam may find it."}`,
+    "model error": `The model scores the output (${best}) higher than the reference (${scored}). No search will help.`,
     excluded: isForced ? "No output can be the reference, because it has something that the search may not write." : "No output can be the reference, because it does not begin as the forced beginning does.",
   }[verdict];
   if (verdict !== "found" && verdict !== "excluded" && tokens.includes(UNK)) sentence += " The reference has tokens that are not in the vocabulary.";
@@ -351,4 +359,6 @@ function describeReference(inspected: Inspected, text: string, tokens: readonly 
   };
 }
 
+/** A score with the minus sign that the page writes everywhere. */
+const signed = (value: number): string => value.toFixed(3).replace("-", "−");
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);

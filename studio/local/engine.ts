@@ -1,7 +1,7 @@
 /** The engine of a page: it holds the model and answers as the studio's server does. It runs in a worker, or where a
  * browser allows none, beside the page. */
 
-import { Dragoman, frameFeatures, pictureFeatures, readArray, soundFeatures, type Features, type Input, type Prediction as Found } from "../runtime/dragoman";
+import { Dragoman, frameFeatures, pictureFeatures, readArray, soundFeatures, tidy, type Features, type Input, type Prediction as Found } from "../runtime/dragoman";
 import type { AttentionRequest, PredictRequest } from "../src/records";
 import type { Engine, Given, PageData } from "./asking";
 import { describeAttention, describePrediction, describeTree, type Inspected } from "./describe";
@@ -48,7 +48,7 @@ class LocalEngine implements Engine {
       normalize: request.normalize ?? this.model.defaults.normalize,
       sample: false,
       forbid: request.forbidden ?? [],
-      prefix: request.prefix_tokens ?? "",
+      prefix: request.prefix_tokens ?? tidy(request.prefix ?? ""),
       trace: true,
     });
     const seconds = (performance.now() - began) / 1000;

@@ -46,6 +46,7 @@ function Page({ backend, data, run }: { backend: Backend; data: PageData; run: R
       </main>
       <footer className="foot hint">
         The model runs in this page: nothing is sent anywhere. {size(data.sizes.model)} of weights{data.int8 && " with 8 bits each"}, made with Dragoman {data.version}.
+        {data.note && <span className="page-note" data-testid="page-note">{data.note}</span>}
       </footer>
     </>
   );

@@ -5,15 +5,15 @@
  *     console.log(model.predict("some text").text);
  */
 
-import { rate, readConfidence, type Confidence } from "./confidence";
+import { rate, readConfidence, withoutSmoothing, type Confidence } from "./confidence";
 import { Container } from "./container";
 import { DragomanError, Library } from "./library";
-import { Model, type Features, type ForcedPath, type Frontier, type SearchSettings } from "./model";
+import { Model, type Features, type ForcedPath, type ForceOptions, type Frontier, type SearchSettings } from "./model";
 import { BOS, EOS, Tokenizer } from "./tokenizer";
 
 export { frameFeatures, readArray, type FramesReading } from "./frames";
 export { DragomanError } from "./library";
-export type { Features, ForcedPath, ForcedToken, Frontier, SearchSettings } from "./model";
+export type { Features, ForcedPath, ForcedToken, ForceOptions, Frontier, SearchSettings } from "./model";
 export { pictureFeatures, resize, type PictureReading, type Pixels } from "./picture";
 export { logMel, readWave, resample, soundFeatures, type SoundReading, type Wave } from "./sound";
 export { BOS, EOS, Tokenizer, UNK } from "./tokenizer";
@@ -23,7 +23,7 @@ export { Library } from "./library";
 export type Input = string | Readonly<Record<string, string | Features>>;
 
 export interface PredictOptions extends Partial<Omit<SearchSettings, "prefix" | "limit">> {
-  prefix?: string | readonly number[]; // what the output has to begin with: a text, or token ids
+  prefix?: string | readonly number[]; // what the output has to begin with: a text, or token ids. Of a classifier: how its label begins
   forbid?: readonly string[]; // texts that no output may contain
   attention?: boolean; // where each token looked
   trace?: boolean; // all candidates of the search
@@ -65,6 +65,7 @@ export class Dragoman {
   readonly about: Readonly<Record<string, unknown>>; // what the export says of the run
   readonly confidence: Confidence | null; // the numbers with which outputs are rated
   readonly defaults: Omit<SearchSettings, "prefix" | "limit">;
+  readonly classes: readonly string[]; // the labels of a classifier, in the order of `defaults.only`
   readonly target: Tokenizer;
   readonly readers: ReadonlyMap<string, Tokenizer>; // of the sources that are text
   private readonly model: Model;
@@ -88,6 +89,7 @@ export class Dragoman {
     this.target = table(sources.length);
     if (this.target.size !== this.model.vocabulary) throw new DragomanError("the model file is damaged: its tokeniser does not fit its program");
     [this.defaults, this.limits] = readSettings(container);
+    this.classes = readClasses(this.about.classes, this.defaults.only.length);
   }
 
   /** The sources that the model reads; a language model has none, and is given prompts. */
@@ -111,11 +113,12 @@ export class Dragoman {
     const { prefix: begin = "", forbid = [], attention = false, trace = false, ...changes } = options;
     const features = this.read(input);
     const isPrompt = !this.model.sources.length;
-    const prompt = isPrompt ? tidy(String(input)) : typeof begin === "string" ? begin : "";
-    const prefix = isPrompt || typeof begin === "string" ? [...this.target.encode(prompt)] : [...begin];
+    const wanted = { ...this.forbidding(forbid), ...Object.fromEntries(Object.entries(changes).filter(([, value]) => value !== undefined)) };
+    const labelled = this.classes.length && begin.length ? this.beginning(begin, wanted.only ?? this.defaults.only) : null;
+    const prompt = isPrompt ? tidy(String(input)) : typeof begin === "string" && !labelled ? begin : "";
+    const prefix = labelled?.prefix ?? (isPrompt || typeof begin === "string" ? [...this.target.encode(prompt)] : [...this.known(begin)]);
     const limit = this.limit(features) + (isPrompt ? prefix.length : 0);
-    const given = Object.fromEntries(Object.entries(changes).filter(([, value]) => value !== undefined));
-    const settings: SearchSettings = { ...this.defaults, ...this.forbidding(forbid), ...given, prefix, limit };
+    const settings: SearchSettings = { ...this.defaults, ...wanted, ...(labelled && { only: labelled.only }), prefix, limit };
     if (changes.nBest && changes.beam === undefined) settings.beam = Math.max(settings.beam, changes.nBest);
     const result = this.isEmpty(input) ? { hypotheses: [], states: 0, steps: [] } : this.model.search(features, settings, { attention, trace });
     const own = prompt ? this.target.decode(prefix).length : 0;
@@ -142,8 +145,13 @@ export class Dragoman {
   }
 
   /** Give the model the tokens of some outputs, and return what it thinks of each token. */
-  force(input: Input, outputs: readonly (readonly number[])[], options: { alternatives?: number; attention?: boolean } = {}): ForcedPath[] {
-    return this.model.force(this.read(input), outputs, options.alternatives ?? 0, { attention: options.attention ?? false });
+  force(input: Input, outputs: readonly (readonly number[])[], options: ForceOptions = {}): ForcedPath[] {
+    return this.model.force(this.read(input), outputs, { ...options, probability: (logProb) => this.probability(logProb) });
+  }
+
+  /** The probability of a token as people read it: without label smoothing, if that was fitted. */
+  probability(logProb: number): number {
+    return this.confidence ? withoutSmoothing(this.confidence, logProb) : Math.exp(logProb);
   }
 
   /** The sources of an input as numbers, in the order of `sources`. */
@@ -183,13 +191,46 @@ export class Dragoman {
     return Math.min(most, Math.ceil(ratio * length) + extra);
   }
 
+  /** Token ids that an output can have. */
+  private known(ids: readonly number[]): readonly number[] {
+    const wrong = ids.find((id) => !(Number.isInteger(id) && id >= 0 && id < this.target.size));
+    if (wrong !== undefined) throw new DragomanError(`prefix: there is no token ${wrong}, the vocabulary ends at ${this.target.size - 1}`);
+    const special = ids.find((id) => id < EOS);
+    if (special !== undefined) throw new DragomanError(`prefix: ${this.target.piece(special)} stands for no text, so no output can have it; leave it out`);
+    return ids;
+  }
+
+  /** The labels that begin as asked for, and the tokens that all of them have. A label may begin with a text and not
+   * with its tokens. Tokens that begin a label are forced as they are. */
+  private beginning(begin: string | readonly number[], only: SearchSettings["only"]): { only: SearchSettings["only"]; prefix: number[] } {
+    const hasTokens = (ids: readonly number[], prefix: readonly number[]) => prefix.every((id, index) => [...ids, EOS][index] === id);
+    const prefix = typeof begin === "string" ? [...this.target.encode(begin)] : [...this.known(begin)];
+    if (typeof begin !== "string" && only.some((ids) => hasTokens(ids, prefix))) return { only, prefix };
+    const text = typeof begin === "string" ? begin : this.target.decode(prefix);
+    const labels = this.defaults.only.filter((_, index) => this.classes[index].startsWith(text)).map(String);
+    const shown = this.classes.join(", ");
+    if (!labels.length) throw new DragomanError(`prefix: no label of this model begins with “${text}”; give the beginning of one of its labels (${shown.length > 200 ? `${shown.slice(0, 199)}…` : shown})`);
+    const left = only.filter((ids) => labels.includes(String(ids)));
+    if (!left.length) throw new DragomanError(`prefix: every label that begins with “${text}” is forbidden; forbid less`);
+    return { only: left, prefix: left.every((ids) => hasTokens(ids, prefix)) ? prefix : [] };
+  }
+
   private forbidding(texts: readonly string[]): Partial<SearchSettings> {
+    const left = this.defaults.only.filter((_, index) => !texts.some((text) => this.classes[index]?.includes(text)));
+    if (this.classes.length && !left.length) throw new DragomanError("forbid: every class of this model contains what is forbidden; forbid less");
     const runs = texts.map(tidy).filter(Boolean).map((text) => [...this.target.encode(text)]);
     return {
       forbidden: [...this.defaults.forbidden, ...runs.filter((run) => run.length === 1).map(([id]) => id)],
       forbiddenRuns: [...this.defaults.forbiddenRuns, ...runs.filter((run) => run.length > 1)],
+      only: left,
     };
   }
+}
+
+/** The labels of a classifier; none if the file does not name as many as its outputs may be. */
+function readClasses(given: unknown, outputs: number): string[] {
+  const labels = Array.isArray(given) ? given.filter((label): label is string => typeof label === "string") : [];
+  return labels.length === outputs ? labels : [];
 }
 
 /** The section "settings": numbers in the order of enum dragoman_setting, then the limits of lengths. */

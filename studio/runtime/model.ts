@@ -62,9 +62,17 @@ export interface SearchResult {
 /** A token that was given, as the model saw it. */
 export interface ForcedToken {
   logProb: number;
-  entropy: number; // in nats
-  rank: number; // from 1
-  alternatives: { token: number; logProb: number }[]; // the likeliest, best first
+  probability: number; // as people read it
+  entropy: number; // in nats, of the probabilities as people read them
+  rank: number; // among the tokens that may be written, from 1
+  alternatives: { token: number; logProb: number; probability: number }[]; // the likeliest that may be written, best first
+}
+
+export interface ForceOptions {
+  alternatives?: number; // how many at most
+  attention?: boolean;
+  /** Whether a token may be written after others; without it, all may. A token that was given may be where it is. */
+  isPermitted?: (before: readonly number[], token: number) => boolean;
 }
 
 export interface ForcedPath {
@@ -204,11 +212,11 @@ export class Model {
   }
 
   /** Give the model the tokens of some outputs, and return what it thinks of each: a step for each token. */
-  force(features: readonly Features[], outputs: readonly (readonly number[])[], alternatives: number, want: { attention: boolean }): ForcedPath[] {
-    return outputs.map((tokens) => this.library.borrow((lend) => this.forceOne(features, tokens, alternatives, want.attention, lend)));
+  force(features: readonly Features[], outputs: readonly (readonly number[])[], want: ForceOptions & Reading): ForcedPath[] {
+    return outputs.map((tokens) => this.library.borrow((lend) => this.forceOne(features, tokens, want, lend)));
   }
 
-  private forceOne(features: readonly Features[], tokens: readonly number[], alternatives: number, wantAttention: boolean, lend: Lender): ForcedPath {
+  private forceOne(features: readonly Features[], tokens: readonly number[], want: ForceOptions & Reading, lend: Lender): ForcedPath {
     const { library, vocabulary, maps } = this;
     const { calls } = library;
     if (this.sources.length) this.check(calls.dragoman_encode(this.context, 1, this.inputs(features, lend)));
@@ -242,7 +250,7 @@ export class Model {
     });
     const first = length(VALUE.begin, 0) ?? 0;
     const logProbs = lend.room(4 * vocabulary);
-    const weights = wantAttention && maps ? lend.room(4 * maps * states) : 0;
+    const weights = want.attention && maps ? lend.room(4 * maps * states) : 0;
     const attention = weights ? new Float32Array(tokens.length * maps * states) : null;
     const [lengths, source, token, position, filled] = [lend.put(Int32Array.of(states)), lend.put(Int32Array.of(0)), lend.room(4), lend.room(4), lend.room(4)];
     const list = (numbers: number[]) => lend.put(Int32Array.from(numbers));
@@ -267,7 +275,9 @@ export class Model {
         floats.copyWithin(to, slot.next / 4, slot.next / 4 + slot.nextSize);
       }
       if (slots.some((slot) => slot.grows)) cached++;
-      forced.push(describe(floats.subarray(logProbs / 4, logProbs / 4 + vocabulary), tokens[step], alternatives));
+      const before = tokens.slice(0, step);
+      const mayFollow = (one: number) => one === tokens[step] || (want.isPermitted?.(before, one) ?? true);
+      forced.push(describe(floats.subarray(logProbs / 4, logProbs / 4 + vocabulary), tokens[step], want.alternatives ?? 0, want.probability, mayFollow));
       attention?.set(floats.subarray(weights / 4, weights / 4 + maps * states), step * maps * states);
     }
     return { tokens: forced, attention };
@@ -288,22 +298,39 @@ export class Model {
   }
 }
 
+/** How log-probabilities are read. */
+interface Reading {
+  probability: (logProb: number) => number;
+}
+
 /** What a distribution says of one of its tokens. */
-function describe(logProbs: Float32Array, token: number, count: number): ForcedToken {
+function describe(logProbs: Float32Array, token: number, count: number, probability: Reading["probability"], mayFollow: (token: number) => boolean): ForcedToken {
   const own = logProbs[token];
-  let [entropy, rank] = [0, 1];
-  const best: { token: number; logProb: number }[] = [];
+  let [total, parts, rank] = [0, 0, 1];
+  const best: ForcedToken["alternatives"] = [];
   for (let index = 0; index < logProbs.length; index++) {
     const value = logProbs[index];
     if (value === -Infinity) continue;
-    entropy -= Math.exp(value) * value;
+    const shown = probability(value);
+    total += shown;
+    if (shown > 0) parts -= shown * Math.log(shown);
+    const isOffered = count > 0 && (best.length < count || value > best[best.length - 1].logProb);
+    if (!(value > own || isOffered) || !mayFollow(index)) continue;
     if (value > own) rank++;
-    if (count > 0 && (best.length < count || value > best[best.length - 1].logProb)) {
+    if (isOffered) {
       let at = best.length;
       while (at > 0 && best[at - 1].logProb < value) at--;
-      best.splice(at, 0, { token: index, logProb: value });
+      best.splice(at, 0, { token: index, logProb: value, probability: shown });
       if (best.length > count) best.pop();
     }
   }
-  return { logProb: own, entropy, rank, alternatives: best };
+  // Without smoothing, the sum need not be 1. What is shown is never more than 100 % together.
+  const most = Math.max(1, total);
+  return {
+    logProb: own,
+    probability: probability(own) / most,
+    entropy: Math.max(0, parts / total + Math.log(total)),
+    rank,
+    alternatives: best.map((one) => ({ ...one, probability: one.probability / most })),
+  };
 }

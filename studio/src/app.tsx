@@ -3,7 +3,7 @@ import { useEffect, useState, type KeyboardEvent } from "react";
 import { goTo, settle, useAddress } from "./address";
 import type { Backend } from "./backend";
 import { useDecoding } from "./decoding";
-import { sourceText } from "./format";
+import { isolated, sourceText } from "./format";
 import { Empty, Loading, ProblemNote } from "./parts/states";
 import type { Overview, Page, Run } from "./records";
 import { applyTheme, storedTheme, type Theme } from "./theme";
@@ -163,7 +163,7 @@ function RunViews(props: { backend: Backend; runs: Run[]; run: Run; layouts: Lay
             Input
             <select value={inspected} onChange={(event) => setInspected(Number(event.target.value))}>
               {page.inspected.map((one, index) => (
-                <option key={index} value={index}>{`${index + 1}. ${sourceText(one.prediction.input).slice(0, 100)}`}</option>
+                <option key={index} value={index}>{`${index + 1}. ${isolated(sourceText(one.prediction.input).slice(0, 100))}`}</option>
               ))}
             </select>
           </label>

@@ -42,6 +42,12 @@ function requestFor(run: Run, wish: Wish): PredictRequest {
   };
 }
 
+/** A row to try: its sources, files by their ids, and its target as the reference. */
+function wishFor(example: Example, from = ""): Partial<Wish> {
+  const ids = Object.fromEntries(Object.entries(example.files).map(([name, file]) => [name, file.id]));
+  return { input: { ...example.source, ...ids }, reference: example.target, forced: null, from };
+}
+
 /** `shown`: a view of the decoding is open, so that something should be decoded. */
 export function useDecoding(backend: Backend, run: Run, given: Inspected | null, shown: boolean): Decoding {
   const { values } = useAddress();
@@ -70,13 +76,13 @@ export function useDecoding(backend: Backend, run: Run, given: Inspected | null,
     [run],
   );
 
-  const decode = useCallback(
-    (changes: Partial<Wish> = {}) => {
+  // What a person was told stays until the person acts: the first view decodes a row by itself.
+  const start = useCallback(
+    (changes: Partial<Wish>) => {
       change(changes);
       const request = requestFor(run, latest.current.wish);
       const before = latest.current.prediction;
       const began = performance.now();
-      setProblem(null);
       void ask(() => backend.predict(run.id, request)).then((found) => {
         if (!found) return;
         const same = before && JSON.stringify(before.input) === JSON.stringify(found.input);
@@ -89,13 +95,15 @@ export function useDecoding(backend: Backend, run: Run, given: Inspected | null,
     [ask, backend, change, run],
   );
 
-  const tryExample = useCallback(
-    (example: Example, from = "") => {
-      const ids = Object.fromEntries(Object.entries(example.files).map(([name, file]) => [name, file.id]));
-      decode({ input: { ...example.source, ...ids }, reference: example.target, forced: null, from });
+  const decode = useCallback(
+    (changes: Partial<Wish> = {}) => {
+      setProblem(null);
+      start(changes);
     },
-    [decode],
+    [start],
   );
+
+  const tryExample = useCallback((example: Example, from = "") => decode(wishFor(example, from)), [decode]);
 
   const upload = useCallback(
     async (source: string, file: File) => {
@@ -134,9 +142,9 @@ export function useDecoding(backend: Backend, run: Run, given: Inspected | null,
       decode();
     } else if (examples.answer) {
       begun.current = true;
-      if (examples.answer.length) tryExample(examples.answer[0]);
+      if (examples.answer.length) start(wishFor(examples.answer[0]));
     }
-  }, [able, shown, examples.answer, decode, tryExample, addressed]);
+  }, [able, shown, examples.answer, decode, start, addressed]);
 
   // The name and the kind of a file whose id is in the address, or that an example has.
   useEffect(() => {

@@ -48,6 +48,9 @@ export function shortened(text: string, most = 38): string {
   return signs.length > most ? `${signs.slice(0, most - 1).join("").trimEnd()}…` : text;
 }
 
+/** A text among others that its direction does not change. Where elements are possible, <bdi> does the same. */
+export const isolated = (text: string): string => `\u2068${text}\u2069`;
+
 /** Several sources in one line. */
 export function sourceText(source: Record<string, string>): string {
   const parts = Object.values(source);
@@ -57,7 +60,8 @@ export function sourceText(source: Record<string, string>): string {
 /** A source for a list to choose from: of several, the beginning of each. */
 export function sourceChoice(source: Record<string, string>): string {
   const parts = Object.values(source);
-  return parts.map((text) => shortened(text, Math.max(12, parts.length > 1 ? Math.floor(60 / parts.length) : 38))).join(" | ");
+  if (parts.length === 1) return shortened(parts[0]);
+  return parts.map((text) => isolated(shortened(text, Math.max(12, Math.floor(60 / parts.length))))).join(" | ");
 }
 
 /** 1, 2 or 5 times a power of ten, so that about `wanted` of them fit between. */

@@ -321,7 +321,7 @@ export interface Token {
   text: string; // The token, with invisible characters made visible.
   log_prob: number | null; // The model's own; None if the probability is zero.
   probability: number; // To be shown: without label smoothing.
-  entropy: number; // Bits of the distribution that the token was chosen from.
+  entropy: number; // Bits of the distribution that the token was chosen from, without label smoothing.
   rank: number; // Rank in that distribution among the tokens that the search may write, from 1.
   alternatives: Alternative[]; // The likeliest tokens that the search may write, best first; the token itself may be one of them.
   forced: boolean; // Whether the token was given, not chosen.
@@ -353,7 +353,7 @@ export interface Reference {
 /** The probability of one class of a classifier. */
 export interface ClassProbability {
   label: string;
-  probability: number;
+  probability: number; // To be shown: without label smoothing, divided by the sum over the classes.
 }
 
 /** The outputs for an input. */

@@ -7,11 +7,15 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 import dragoman
 from dragoman.export.parity import Parity
+from dragoman.studio.inspection import inspect
+from dragoman.studio.records import PredictRequest
+from dragoman.studio.views.prediction import describe_prediction
 
 ROOT = Path(__file__).parent.parent.parent
 AXE = ROOT / "studio" / "node_modules" / "axe-core" / "axe.min.js"
@@ -82,14 +86,122 @@ def test_a_classifier_has_the_probabilities_of_its_classes(page: Any, label_run:
     page.get_by_label("left", exact=True).fill("aabab")
     page.get_by_label("right", exact=True).fill("babaa")
     page.get_by_role("button", name="Predict").click()
-    wanted = dragoman.load(label_run.folder).predict(inputs[0]).probabilities
-    assert wanted is not None
+    request = PredictRequest(input=inputs[0])
+    told = describe_prediction(inspect(dragoman.load(label_run.folder), inputs[0], request), request).classes
+    wanted = {one.label: one.probability for one in told}
     bars = page.get_by_label("Probabilities of the classes").locator("li")
     bars.first.wait_for()
     assert [bar.locator("bdi").inner_text() for bar in bars.all()] == list(wanted)
     shares = [float(bar.locator(".figure").inner_text().rstrip(" %")) for bar in bars.all()]
     assert shares == pytest.approx([100 * share for share in wanted.values()], abs=0.1)
     assert page.get_by_label("Length normalisation").count() == 0
+
+
+PREDICT = "([request, given]) => dragoman.predict(request, given)"
+
+
+def described(page: Any, request: PredictRequest) -> dict[str, Any]:
+    """Return what the page's own engine says to a request."""
+    given = request.input if isinstance(request.input, dict) else {"source": request.input}
+    found: dict[str, Any] = page.evaluate(PREDICT, [request.model_dump(), given])
+    return found
+
+
+@pytest.mark.parametrize("name", ["run", "transformer"])
+@pytest.mark.parametrize("more", [{}, {"forbidden": ["c"]}, {"prefix": "b"}, {"prefix": "zq", "normalize": "none"}])
+def test_the_page_describes_a_prediction_as_the_studio_does(
+    opens: Opens, runs: dict[str, Path], name: str, more: dict[str, Any]
+) -> None:
+    page = opens(name)
+    request = PredictRequest(input="abcde", beam=5, n_best=5, reference="zq", **more)
+    wanted = describe_prediction(inspect(dragoman.load(runs[name]), "abcde", request), request).model_dump()
+    found = described(page, request)
+    paths = [[*(output["tokens"] for output in one["outputs"]), one["reference"]["tokens"]] for one in (wanted, found)]
+    for ours, theirs in zip(*([token for tokens in path for token in tokens] for path in paths), strict=True):
+        assert (theirs["id"], theirs["rank"], theirs["forced"]) == (ours["id"], ours["rank"], ours["forced"])
+        assert theirs["entropy"] == pytest.approx(ours["entropy"], abs=1e-3)
+        assert theirs["probability"] == pytest.approx(ours["probability"], abs=1e-3)
+        offered, also = ([other["id"] for other in token["alternatives"]] for token in (ours, theirs))
+        assert also == offered[: len(also)] and len(also) == min(8, len(offered))
+    for key in ("verdict", "sentence", "lost_at"):
+        assert found["reference"][key] == wanted["reference"][key]
+    assert (found["right"], found["confidence_note"]) == (wanted["right"], wanted["confidence_note"])
+    assert bool(more) == bool(wanted["confidence_note"])
+
+
+@pytest.fixture(scope="session")
+def classifier(browser: Any, label_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a classifier of two texts."""
+    place = tmp_path_factory.mktemp("labels")
+    dragoman.export_run(label_run.folder, "page", place, inputs=[PAIR, {"left": "bbba", "right": "abbb"}])
+    return place / "page.html"
+
+
+PAIR = {"left": "aabab", "right": "babaa"}
+
+
+@pytest.mark.parametrize(
+    ("more", "label"),
+    [({"prefix": "more b"}, "more b"), ({"prefix": "mor"}, None), ({"forbidden": ["a"]}, "more b"), ({}, None)],
+)
+def test_a_classifier_on_the_page_answers_with_labels(
+    page: Any, label_run: Any, classifier: Path, more: dict[str, Any], label: str | None
+) -> None:
+    page.goto(classifier.as_uri())
+    page.locator(".panel").wait_for()
+    request = PredictRequest(input=PAIR, beam=2, n_best=2, **more)
+    wanted = describe_prediction(inspect(dragoman.load(label_run.folder), PAIR, request), request)
+    found = described(page, request)
+    assert [output["text"] for output in found["outputs"]] == [output.text for output in wanted.outputs]
+    assert label is None or [output["text"] for output in found["outputs"]] == [label]
+    assert bool(found["confidence_note"]) == bool(wanted.confidence_note)
+
+
+def test_a_beginning_of_no_label_is_refused_on_the_page(page: Any, label_run: Any, classifier: Path) -> None:
+    tokens = dragoman.load(label_run.folder).target.encode("b")
+    asked = {**{f"input.{name}": text for name, text in PAIR.items()}, "force": ",".join(map(str, tokens))}
+    page.goto(f"{classifier.as_uri()}#predict/model?{urlencode(asked)}")
+    problem = page.locator(".problem")
+    problem.wait_for()
+    assert "no label of this model begins with “b”" in problem.inner_text()
+    page.get_by_label("Never write").fill("more")
+    page.get_by_role("button", name="Ban").click()
+    page.get_by_role("button", name="Predict").click()
+    page.locator(".problem", has_text="every class of this model contains what is forbidden").wait_for()
+
+
+def test_the_page_says_that_it_knows_no_speakers(page: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    from dragoman.training.run import train
+
+    folder = runs["sounds"].parent
+    lines = ["sound\tname"]
+    for index in range(24):
+        name = f"{index}_{'ann' if index % 2 else 'bob'}_.wav"
+        (tmp_path / name).write_bytes((folder / f"{index}.wav").read_bytes())
+        lines.append(f"{name}\t{'low' if index < 12 else 'high'}")
+    (tmp_path / "sounds.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    settings: dict[str, Any] = {
+        "source": {"kind": "speech", "normalise": "speaker", "speaker": r"_(\w+)_"},
+        "encoder": {"width": 16, "layers": 1},
+        "decoder": {"width": 16, "embedding": 8},
+        "training": {"threads": 1, "max_updates": 10, "average": 1},
+    }
+    train(tmp_path / "sounds.tsv", out=tmp_path / "run", settings=settings)
+    inputs = [str(tmp_path / line.split("\t")[0]) for line in lines[1:5]]
+    parity = dragoman.export_run(tmp_path / "run", "page", tmp_path / "page", inputs=inputs)
+    assert "each recording is normalised by itself" in parity.to_text() and "of 4 answers" in parity.note
+    page.goto((tmp_path / "page" / "page.html").as_uri())
+    page.locator(".panel").wait_for()
+    assert page.get_by_test_id("page-note").inner_text() == parity.note
+    page.locator("input[type=file]").set_input_files(inputs[1])
+    page.get_by_test_id("results").wait_for()
+    alone = tmp_path / "1.wav"  # the run does not know this speaker, so it reads the recording as the page does
+    alone.write_bytes(Path(inputs[1]).read_bytes())
+    assert page.get_by_test_id("best-text").inner_text() == dragoman.load(tmp_path / "run").predict(str(alone)).text
+
+
+def test_a_page_that_reads_as_the_run_does_has_no_note(opens: Opens) -> None:
+    assert opens("sounds").get_by_test_id("page-note").count() == 0
 
 
 def test_the_page_does_not_speak_of_a_studio(opens: Opens) -> None:

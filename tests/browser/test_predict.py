@@ -153,11 +153,40 @@ def test_what_the_microphone_hears_is_predicted(page: Any, studio: Any) -> None:
 
 def test_a_microphone_that_is_refused_is_told(page: Any, studio: Any) -> None:
     page.add_init_script("navigator.mediaDevices.getUserMedia = () => Promise.reject(new Error('refused'))")
+    go_on = hold_back(page, "**/examples")
     page.goto(f"{studio.address}#predict/sounds")
-    page.get_by_test_id("took").wait_for()  # the first view decodes a row by itself, which clears earlier messages
     page.get_by_role("button", name="Record").click()
     page.get_by_role("alert").wait_for()
+    go_on()
+    page.get_by_test_id("took").wait_for()  # the first view decodes a row by itself
     assert "microphone cannot be used" in page.get_by_role("alert").inner_text()
+
+
+def test_a_refused_file_is_told_until_the_person_acts(page: Any, studio: Any, tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("no sound", encoding="utf-8")
+    go_on = hold_back(page, "**/examples")
+    page.route("**/upload?*", lambda route: route.fulfill(status=413, json={"error": "note.txt is too large"}))
+    page.goto(f"{studio.address}#predict/sounds")
+    page.locator(".drop input[type=file]").set_input_files(tmp_path / "note.txt")
+    page.locator(".problem").wait_for()
+    go_on()
+    page.get_by_test_id("took").wait_for()  # the first view decodes a row by itself
+    assert "note.txt" in page.locator(".problem").inner_text()
+    page.get_by_role("button", name="Predict").click()
+    page.locator(".problem").wait_for(state="detached")
+
+
+def hold_back(page: Any, pattern: str) -> Callable[[], None]:
+    """Hold back the requests of a page until the function that is returned is called."""
+    held: list[Any] = []
+    page.route(pattern, lambda route: held.append(route))
+
+    def go_on() -> None:
+        for route in held:
+            route.continue_()
+        page.unroute(pattern)
+
+    return go_on
 
 
 def test_the_page_adds_little_to_the_decoding(predicted: Predicted) -> None:

@@ -79,6 +79,14 @@ def test_right_to_left_runs_one_way(page: Any, written: Any) -> None:
     assert end.evaluate("one => one.localName + getComputedStyle(one).direction") == "bdiltr"
     tokens = page.locator(".outputs .token")
     expect(tokens.locator("> bdi")).to_have_count(tokens.count())
+    page.locator("#tab-tree").click()
+    path = page.locator(".node-detail .path")
+    path.wait_for()
+    assert path.locator("bdi.piece").count() == path.locator(".piece").count() > 0  # not "<s/>"
+    assert path.evaluate("one => getComputedStyle(one).direction") == "rtl"
+    page.locator("#tab-attention").click()
+    chosen = page.locator(".toolbar select option").first
+    expect(chosen).to_have_text(re.compile(r"^1\. \u2068.+\u2069 \(−[\d.]+\)$"))  # the score is no part of the text
 
 
 def test_each_of_several_sources_has_its_strip(page: Any, written: Any) -> None:

@@ -92,7 +92,58 @@ def test_what_people_read_is_without_smoothing(recurrent: System) -> None:
         nodes = [node for step in describe_tree(inspection, asked).steps for node in step]
         for each in (*tokens, *nodes, *(other for token in tokens for other in token.alternatives)):
             assert each.log_prob is not None
-            assert each.probability == pytest.approx(system.token_probabilities([each.log_prob])[0])
+            assert each.probability == pytest.approx(system.token_probabilities([each.log_prob])[0], rel=1e-3)
+
+
+def test_probabilities_that_are_shown_are_together_at_most_one(recurrent: System) -> None:
+    """Where more smoothing is taken away than a token has, "100 %" beside "9 %" would be left."""
+    assert recurrent.confidence is not None
+    size = recurrent.target.size
+    system = replace(recurrent, confidence=replace(recurrent.confidence, smoothing=0.9, vocabulary=100 * size))
+    assert system.token_probabilities(np.full(size, -math.log(size))).sum() > 2
+    asked = make_request(n_best=2, alternatives=size)
+    shown, inspection = predict(system, "abcd", asked)
+    tree = describe_tree(inspection, asked)
+    for token in shown.outputs[0].tokens:
+        assert sum(other.probability for other in token.alternatives) <= 1 + 1e-6
+        (own,) = (other for other in token.alternatives if other.id == token.id)
+        assert own.probability == pytest.approx(token.probability)
+    for step in tree.steps:
+        for parent in {node.parent for node in step}:
+            assert sum(node.probability for node in step if node.parent == parent) <= 1 + 1e-6
+
+
+def test_entropy_is_that_of_the_probabilities_that_are_shown(recurrent: System) -> None:
+    assert recurrent.confidence is not None
+    size = recurrent.target.size
+    smoothed = replace(recurrent, confidence=replace(recurrent.confidence, smoothing=0.1, vocabulary=size))
+    for system in (replace(recurrent, confidence=None), smoothed):
+        shown, inspection = predict(system, "abcd", make_request())
+        tokens = shown.outputs[0].tokens
+        (path,) = inspection.session.force(inspection.prepared, [[token.id for token in tokens]], alternatives=size)
+        read = system.token_probabilities(path.alternative_log_probs)  # (T, V)
+        read /= read.sum(1, keepdims=True)
+        wanted = -np.sum(read * np.log2(read), 1)
+        assert [token.entropy for token in tokens] == pytest.approx(wanted, abs=1e-4)
+    own = np.exp(path.alternative_log_probs)
+    assert (wanted < -np.sum(own * np.log2(own), 1) - 5e-4).all(), "smoothing is uncertainty that was taught"
+
+
+def test_probabilities_of_classes_are_without_smoothing(recurrent: System, label_run: Any) -> None:
+    system = System.load(label_run.folder, "cpu")
+    assert recurrent.confidence is not None
+    fitted = replace(recurrent.confidence, smoothing=0.1, vocabulary=system.target.size)
+    source = {"left": "aabab", "right": "babaa"}
+    for confidence in (None, fitted):
+        asked = replace(system, confidence=confidence)
+        shown, inspection = predict(asked, source, records.PredictRequest(input=source))
+        outputs = [[*system.target.encode(label), EOS] for label in system.classes]
+        paths = inspection.session.force(inspection.prepared, outputs)
+        wanted = np.array([asked.token_probabilities(path.log_probs).prod() for path in paths])
+        found = {one.label: one.probability for one in shown.classes}
+        assert [found[label] for label in system.classes] == pytest.approx(wanted / wanted.sum(), abs=1e-5)
+        own = inspection.session.class_probabilities([inspection.prepared])[0]
+        assert (found == pytest.approx(own, abs=1e-5)) == (confidence is None), "Python has the model's own"
 
 
 @pytest.mark.parametrize("which", ["recurrent", "heads"])
@@ -243,9 +294,9 @@ def test_a_classifier_shows_the_probabilities_of_all_classes(label_run: Any, rec
     system = System.load(label_run.folder, "cpu")
     source = {"left": "aabab", "right": "babaa"}
     prediction, _ = predict(system, source, PredictRequest(input=source))
-    wanted = system.predict(source).probabilities
-    assert wanted is not None and [one.label for one in prediction.classes] == list(wanted)
-    assert [one.probability for one in prediction.classes] == pytest.approx(list(wanted.values()), abs=1e-5)
+    assert sorted(one.label for one in prediction.classes) == sorted(system.classes)
+    shares = [one.probability for one in prediction.classes]
+    assert sum(shares) == pytest.approx(1) and shares == sorted(shares, reverse=True)
     assert predict(recurrent, "abcd", make_request())[0].classes == []
 
 
@@ -314,6 +365,9 @@ def test_a_rank_counts_what_is_offered_and_nothing_else(recurrent: System, forbi
         assert offered.index(token.id) + 1 == token.rank
         ranks.add(token.rank)
     assert len(ranks) > 1  # some token was not the likeliest
+    tree = describe_tree(inspect(recurrent, "abcd", request), request)
+    assert tree.reference is not None
+    assert [token.rank for token in tree.reference.tokens] == [token.rank for token in prediction.reference.tokens]
 
 
 def test_a_banned_run_of_tokens_is_not_offered_after_its_beginning(recurrent: System) -> None:

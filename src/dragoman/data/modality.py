@@ -176,6 +176,13 @@ class Modality(ABC):
         """
         return {}
 
+    def as_described(self) -> tuple[Modality, str]:
+        """Return the modality that knows no more than ``describe_reading`` says, and what it does otherwise.
+
+        The second is a sentence. It is empty if ``describe_reading`` says everything, as it mostly does.
+        """
+        return self, ""
+
     @abstractmethod
     def save(self, folder: Path, name: str) -> list[str]:
         """Write what was learnt about the source ``name`` into a run's folder; return the names of the files."""

@@ -16,13 +16,14 @@ import json
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from dragoman import __version__
 from dragoman.export.node import LIBRARY, check_model, read_runtime
-from dragoman.export.parity import Parity
+from dragoman.export.parity import Answer, Parity, answers
 from dragoman.files import write_atomically, write_json
 from dragoman.inference.system import System
 from dragoman.parts import kind_of
@@ -34,12 +35,35 @@ def export_page(system: System, folder: Path, inputs: Sequence[Any], *, int8: bo
     """Write the page into a folder, after what is in it has given the run's answers on ``inputs``."""
     files = read_runtime()
     model, parity = check_model(system, files, inputs, int8=int8)
-    html = write_page(describe_page(system, model, files[LIBRARY], int8), model, files)
+    parity = replace(parity, note=compare_reading(system, inputs))
+    html = write_page(describe_page(system, model, files[LIBRARY], int8) | {"note": parity.note}, model, files)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / PAGE, html)
     record = {"format": "page", "version": __version__, "int8": int8, "bytes": len(html), "parity": parity.to_json()}
     write_json(folder / "export.json", record)
     return parity
+
+
+def compare_reading(system: System, inputs: Sequence[Any]) -> str:
+    """Say what the page reads otherwise than the run does, and how many answers that changes; "" if nothing.
+
+    ``check_model`` cannot see this: it gives the page what the run has read.
+    """
+    described = {name: modality.as_described() for name, modality in system.modalities.items()}
+    notes = [note for _, note in described.values() if note]
+    if not notes:
+        return ""
+    other = replace(system, modalities={name: modality for name, (modality, _) in described.items()})
+    run, page = (answers(each.session(n_best=1), each.session().prepare_all(list(inputs))) for each in (system, other))
+    differ = sum(_text(system, first) != _text(system, second) for first, second in zip(run, page, strict=True))
+    counted = (
+        f"{differ} of {len(run)} answers that were compared {'differs' if differ == 1 else 'differ'} for this reason."
+    )
+    return " ".join([*notes, counted])
+
+
+def _text(system: System, answer: Answer) -> str:
+    return answer if isinstance(answer, str) else system.target.decode(answer.tokens)
 
 
 def describe_page(system: System, model: bytes, library: bytes, int8: bool) -> dict[str, Any]:

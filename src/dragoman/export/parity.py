@@ -52,6 +52,7 @@ class Parity:
     loss: float = 0.0  # by how much the outputs are worse on average by the run's own score, of the search that
     # differs most; less than 0: better
     own_search: bool = False  # the engine searches by itself
+    note: str = ""  # what the export does otherwise for files that it reads itself, in sentences
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain data."""
@@ -67,6 +68,7 @@ class Parity:
         return (
             f"{self.engine}: {self.equal:,} of {total:,} outputs of {self.inputs:,} inputs are the same, {self.ties} "
             f"are equally good, {self.different} differ; log-probabilities differ by at most {self.worst:.1e}{cost}"
+            + (f". {self.note}" if self.note else "")
         )
 
 

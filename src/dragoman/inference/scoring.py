@@ -29,10 +29,12 @@ class ForcedPath:
 
     tokens: tuple[int, ...]
     log_probs: np.ndarray  # (T,)
-    entropy: np.ndarray  # (T,) bits
+    probabilities: np.ndarray  # (T,) as people read them
+    entropy: np.ndarray  # (T,) bits, of the probabilities as people read them
     rank: np.ndarray  # (T,) of the token among those that may be written, from 1
     alternatives: np.ndarray  # (T, K) the likeliest tokens that may be written, best first
     alternative_log_probs: np.ndarray  # (T, K) -inf where fewer than K may be written
+    alternative_probabilities: np.ndarray  # (T, K) as people read them
     attention: np.ndarray | None  # (T, A, S)
 
 
@@ -99,13 +101,15 @@ def force_paths(
     vocabulary: int,
     alternatives: int,
     attention: bool,
+    probabilities: Callable[[np.ndarray], np.ndarray] = np.exp,
     permitted: Callable[[Sequence[int]], np.ndarray] | None = None,
     on_batch: Callable[[], object] | None = None,
 ) -> list[ForcedPath]:
     """Score several outputs of one input, with the ``alternatives`` likeliest tokens at each place.
 
-    ``permitted`` returns which tokens may be written after a prefix, (V,); None: all of them. ``on_batch`` is called
-    before each batch of outputs, and may end the scoring by raising.
+    ``probabilities`` turns log-probabilities into those that people read. ``permitted`` returns which tokens may be
+    written after a prefix, (V,); None: all of them. ``on_batch`` is called before each batch of outputs, and may end
+    the scoring by raising.
     """
     engine = engine.of_sequences
     longest = max(1, *map(len, sequences)) if sequences else 1
@@ -125,7 +129,8 @@ def force_paths(
         for row, (sequence, log_probs) in enumerate(zip(some, step.log_probs, strict=True)):
             length = len(sequence)
             own_maps = None if maps is None else maps[row, :length]
-            paths.append(_forced_path(sequence, log_probs[:length].float(), alternatives, permitted, own_maps))
+            own = log_probs[:length].float()
+            paths.append(_forced_path(sequence, own, alternatives, probabilities, permitted, own_maps))
     return paths
 
 
@@ -159,7 +164,10 @@ def find_likeliest(
 def score_classes(
     engine: Engine, rows: Sequence[Arrays], classes: Sequence[Sequence[int]], vocabulary: int
 ) -> np.ndarray:
-    """Return the log-probability of each class given each input, (B, classes). Every class ends with the end symbol."""
+    """Return the log-probability of each token of each class given each input, (B, classes, T).
+
+    Every class ends with the end symbol. After it, there is 0.
+    """
     longest = max(map(len, classes))
     at_once = max(1, MOST_PROBABILITIES // (len(rows) * longest * vocabulary))
     start = engine.decoder.start(engine.encode(rows), len(rows))
@@ -175,7 +183,7 @@ def score_classes(
         tokens, mask = tokens.repeat(len(rows), 1), mask.repeat(len(rows), 1)  # the classes of an input side by side
         step = engine.decoder(tokens[:, :-1], start.spread(len(some)))
         chosen = step.log_probs.gather(2, tokens[:, 1:, None])[..., 0]  # (B * K, T)
-        scores.append(torch.where(mask, chosen, 0.0).sum(1).view(len(rows), len(some)))
+        scores.append(torch.where(mask, chosen, 0.0).view(len(rows), len(some), longest))
     return torch.cat(scores, 1).float().cpu().numpy()
 
 
@@ -183,12 +191,16 @@ def _forced_path(
     tokens: tuple[int, ...],
     log_probs: Tensor,
     alternatives: int,
+    probabilities: Callable[[np.ndarray], np.ndarray],
     permitted: Callable[[Sequence[int]], np.ndarray] | None,
     attention: np.ndarray | None,
 ) -> ForcedPath:
     """Describe one path. ``log_probs`` is (T, V). A token of the path counts as permitted in its own place."""
     chosen = log_probs.gather(1, torch.tensor(tokens, dtype=torch.long, device=log_probs.device)[:, None])  # (T, 1)
-    parts = torch.where(log_probs > -torch.inf, log_probs.exp() * log_probs, 0.0)
+    shown = torch.from_numpy(probabilities(log_probs.cpu().numpy()))  # (T, V)
+    total = shown.sum(1, keepdim=True)  # without smoothing, it need not be 1
+    parts = torch.special.entr(shown / total)
+    shown = shown / total.clamp_min(1.0)  # never more than 100 % together
     considered = log_probs
     if permitted is not None and tokens:
         allowed = np.stack([permitted(tokens[:place]) for place in range(len(tokens))])  # (T, V)
@@ -198,10 +210,12 @@ def _forced_path(
     return ForcedPath(
         tokens,
         chosen[:, 0].cpu().numpy(),
-        (-parts.sum(1) / np.log(2)).clamp_min(0.0).cpu().numpy(),
+        shown[range(len(tokens)), list(tokens)].numpy(),
+        (parts.sum(1) / np.log(2)).clamp_min(0.0).numpy(),
         ((considered > chosen).sum(1) + 1).cpu().numpy(),
         best.indices.cpu().numpy(),
         best.values.cpu().numpy(),
+        shown.gather(1, best.indices.cpu()).numpy(),
         attention,
     )
 

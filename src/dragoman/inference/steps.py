@@ -250,20 +250,27 @@ class Steps:
             vocabulary=self.system.target.size,
             alternatives=alternatives,
             attention=attention,
+            probabilities=self.system.token_probabilities,
             permitted=permitted,
             on_batch=on_batch,
         )
 
-    def class_probabilities(self, inputs: Sequence[PreparedInput]) -> list[dict[str, float]]:
+    def class_probabilities(self, inputs: Sequence[PreparedInput], *, smoothed: bool = True) -> list[dict[str, float]]:
         """Return the probability of each class of the run for each input, the likeliest first.
 
-        They are the probabilities of the classes as outputs, divided by their sum.
+        They are the probabilities of the classes as outputs, divided by their sum. They are the model's own, or
+        not ``smoothed``: those of tokens as people read them.
         """
         classes, target = self.system.classes, self.system.target
         if not inputs or not classes:
             return [{} for _ in inputs]
         outputs = [[*target.encode(label), EOS] for label in classes]
-        scores = self.engine.score_outputs([each.arrays for each in inputs], outputs, target.size)  # (B, K)
+        parts = self.engine.score_outputs([each.arrays for each in inputs], outputs, target.size)  # (B, K, T)
+        if not smoothed:
+            is_real = np.arange(parts.shape[2]) < np.array([len(output) for output in outputs])[:, None]  # (K, T)
+            with np.errstate(divide="ignore"):  # the logarithm of 0 is -inf
+                parts = np.where(is_real, np.log(self.system.token_probabilities(parts)), 0.0)
+        scores = parts.sum(2)  # (B, K)
         shares = np.exp(scores - scores.max(1, keepdims=True))
         shares /= shares.sum(1, keepdims=True)
         return [{classes[index]: float(row[index]) for index in np.argsort(-row, kind="stable")} for row in shares]

@@ -201,7 +201,6 @@ class Speech(Modality):
         return Axis("speech", tuple(f"{index * seconds:.2f} s" for index in range(count)), seconds=seconds)
 
     def describe_reading(self) -> Mapping[str, Any]:
-        # Recordings of a known speaker are not recognised elsewhere: each is normalised by itself.
         return {
             "rate": self.rate,
             "mels": self.mels,
@@ -211,6 +210,15 @@ class Speech(Modality):
             "high": self.high,
             "overall": None if self.overall is None else self.overall.to_json(),
         }
+
+    def as_described(self) -> tuple[Speech, str]:
+        if not self.speakers:
+            return self, ""
+        # Speakers are recognised by paths, which other programs do not have.
+        return Speech(self.config, self.rate, self.overall), (
+            "Here each recording is normalised by itself. The run normalises recordings of speakers that it knows "
+            f"({len(self.speakers)}) by speaker."
+        )
 
     def save(self, folder: Path, name: str) -> list[str]:
         speakers = {speaker: statistics.to_json() for speaker, statistics in self.speakers.items()}

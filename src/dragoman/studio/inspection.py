@@ -60,7 +60,8 @@ def inspect(
     (result,) = session.search([prepared], prefixes, keys=[0], cancelled=job.checkpoint)
     seconds = time.perf_counter() - began
     prompt = prepared.texts[SOURCE] if system.is_language_model else None
-    prediction = session.describe(prepared, result, prompt=prompt)
+    has_prefix = bool(request.prefix or request.prefix_tokens)
+    prediction = session.describe(prepared, result, prompt=prompt, has_prefix=has_prefix)
     limit = session.length_limit(prepared, prefix)
     if session.config.max_length is not None:
         limit = min(limit, session.config.max_length)

@@ -8,7 +8,7 @@ import { HeadGrid } from "../draw/head_grid";
 import { Heatmap, type Cell } from "../draw/heatmap";
 import { PictureAttention } from "../draw/picture";
 import { SoundAttention } from "../draw/sound";
-import { number, shortened } from "../format";
+import { isolated, number, shortened } from "../format";
 import { Check, Segments } from "../parts/controls";
 import { Linked, type Part } from "../parts/linked";
 import { useRoom } from "../parts/room";
@@ -37,7 +37,7 @@ export function AttentionView({ backend, decoding, go }: { backend: Backend; dec
           Output
           <select value={chosen} onChange={(event) => choose(Number(event.target.value))}>
             {prediction.outputs.map((output, index) => (
-              <option key={index} value={index}>{`${index + 1}. ${shortened(output.text) || "(empty)"} (${number(output.score)})`}</option>
+              <option key={index} value={index}>{`${index + 1}. ${isolated(shortened(output.text) || "(empty)")} (${number(output.score)})`}</option>
             ))}
           </select>
         </label>

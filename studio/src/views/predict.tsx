@@ -23,6 +23,7 @@ const NO_ROWS: Partial<Record<Run["data"], string>> = {
   missing: " There are no dev rows to choose from, because the files of this run's data were not found from the folder in which the studio was started.",
   memory: " There are no dev rows to choose from, because this run was trained on a table in memory, of which no rows are kept.",
 };
+const RAW = "The raw log-probability of the whole output, which has the label smoothing of training in it";
 const NARROW = window.matchMedia("(max-width: 900px)"); // as in style.css
 const PROMPT: Source = { name: "source", kind: "text", is_file: false, encoder: "" };
 
@@ -221,7 +222,7 @@ function Results({ decoding, prediction, go }: { decoding: Decoding; prediction:
             <div className="scores">
               {one.confidence !== null && <span title={`The probability that the output ${prediction.right}`}>confidence <b data-testid="confidence">{percent(one.confidence)}</b></span>}
               {isRankedByScore && <span>score <b>{number(one.score)}</b></span>}
-              <span>log p <b>{number(one.log_prob)}</b></span>
+              <span title={RAW}>log p <b>{number(one.log_prob)}</b></span>
             </div>
           </li>
         ))}

@@ -107,7 +107,7 @@ function RunState({ history }: { history: Training | undefined }) {
   const planned = history.started[history.started.length - 1]?.last_update;
   const best = history.validated.filter((event) => event.best).pop();
   const parts = [
-    history.stopped ? `${history.stopped.finished ? "finished" : "stopped"}: ${history.stopped.reason}` : last ? "training, or interrupted" : "no updates yet",
+    history.stopped ? `${history.stopped.finished ? "finished" : "stopped"}: ${history.stopped.reason}` : last ? "training or interrupted" : "no updates yet",
     last ? `update ${count(last.update)}${planned && !history.stopped ? ` of at most ${count(planned)}` : ""}, ${duration(last.seconds)}` : "",
     best ? `best ${best.metric} ${number(Math.abs(best.score ?? NaN), 2)} at update ${count(best.update)}` : "",
   ];

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react"
 import type { View } from "../app";
 import type { Backend } from "../backend";
 import { useTree, type Decoding } from "../decoding";
-import { number, percent } from "../format";
+import { direction, number, percent } from "../format";
 import { Check } from "../parts/controls";
 import { ReferenceNote } from "../parts/reference";
 import { Empty, Loading, ProblemNote } from "../parts/states";
@@ -144,9 +144,10 @@ function TreePanel({ tree }: { tree: Tree }) {
 
 function NodeDetail({ node, path, tree }: { node: Placed; path: Placed[]; tree: Tree }) {
   const told: [string, string][] = [
-    ["log-probability of the token", `${number(node.log_prob, 4)} (${percent(node.probability)})`],
+    ["probability of the token", percent(node.probability)],
+    ["its raw log-probability", number(node.log_prob, 4)],
     ["sum over the path", number(node.total, 4)],
-    ["score after length normalisation", number(node.score, 4)],
+    ...(number(node.score, 4) === number(node.total, 4) ? [] : [["score after length normalisation", number(node.score, 4)] as [string, string]]),
     ["outcome", node.fate === "cut" ? "still in the beam at the length limit" : node.fate],
   ];
   if (node.margin !== null) told.push(["pruned by", `${number(node.margin, 4)} below the worst candidate that was kept`]);
@@ -154,8 +155,8 @@ function NodeDetail({ node, path, tree }: { node: Placed; path: Placed[]; tree: 
   if (node.reference) told.push(["reference", "its path goes through this candidate"]);
   return (
     <section className="node-detail" aria-label="Candidate" aria-live="polite" data-testid="node">
-      <p className="path" dir="auto">
-        {path.map((one, index) => <span key={one.id} className={`piece${index === path.length - 1 ? " last" : ""}`}>{one.text}</span>)}
+      <p className="path" dir={direction(path.map((one) => one.text).join(""))}>
+        {path.map((one, index) => <bdi key={one.id} className={`piece${index === path.length - 1 ? " last" : ""}`}>{one.text}</bdi>)}
       </p>
       <dl data-total={node.total} data-margin={node.margin ?? undefined} data-log-prob={node.log_prob} data-token={node.token}>
         <dt>step</dt><dd>{node.step + 1} of {tree.steps.length}</dd>

@@ -125,7 +125,10 @@ class NativeEngine(SingleEngine):
     def score_outputs(self, rows: Sequence[Arrays], outputs: Sequence[Sequence[int]], vocabulary: int) -> np.ndarray:
         pairs = [(row, output) for row in rows for output in outputs]
         scored = self.force([row for row, _ in pairs], [output for _, output in pairs])
-        return np.array([sum(each) for each in scored], np.float32).reshape(len(rows), len(outputs))
+        found = np.zeros((len(pairs), max(map(len, outputs))), np.float32)  # (B * outputs, T)
+        for own, log_probs in zip(found, scored, strict=True):
+            own[: len(log_probs)] = log_probs
+        return found.reshape(len(rows), len(outputs), -1)
 
     def represent(self, rows: Sequence[Arrays]) -> tuple[np.ndarray, str]:
         if not self._opened.summary_width:

@@ -78,7 +78,7 @@ class Token(Record):
     probability: float
     """To be shown: without label smoothing."""
     entropy: float
-    """Bits of the distribution that the token was chosen from."""
+    """Bits of the distribution that the token was chosen from, without label smoothing."""
     rank: int
     """Rank in that distribution among the tokens that the search may write, from 1."""
     alternatives: list[Alternative]
@@ -128,6 +128,7 @@ class ClassProbability(Record):
 
     label: str
     probability: float
+    """To be shown: without label smoothing, divided by the sum over the classes."""
 
 
 class Prediction(Record):

@@ -29,7 +29,7 @@ def describe_tokens(system: System, path: ForcedPath, forced: int = 0) -> list[r
         alternatives = [
             records.Alternative(id=other, text=piece, log_prob=log_prob, probability=shown)
             for other, piece, log_prob, shown in zip(
-                ids, system.target.pieces(ids), log_probs, system.token_probabilities(log_probs).tolist(), strict=True
+                ids, system.target.pieces(ids), log_probs, path.alternative_probabilities[index].tolist(), strict=True
             )
             if log_prob > -np.inf
         ]
@@ -39,7 +39,7 @@ def describe_tokens(system: System, path: ForcedPath, forced: int = 0) -> list[r
                 id=token,
                 text=text,
                 log_prob=log_prob if log_prob > -np.inf else None,
-                probability=float(system.token_probabilities([log_prob])[0]),
+                probability=float(path.probabilities[index]),
                 entropy=float(path.entropy[index]),
                 rank=int(path.rank[index]),
                 alternatives=alternatives,

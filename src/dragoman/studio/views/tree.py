@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
+
+import numpy as np
 
 from dragoman.studio import records
 from dragoman.studio.inspection import Inspection
 from dragoman.studio.records import PredictRequest
 from dragoman.studio.views.reference import describe_reference, encode_reference, follow_path, lowest_taken
 from dragoman.studio.views.runs import describe_search
+from dragoman.studio.views.tokens import permitted_mask
 from dragoman.types import FINISHED, KEPT, PRUNED
 
 
@@ -18,7 +22,7 @@ def describe_tree(inspection: Inspection, request: PredictRequest, run: str = ""
     reference, reference_path = None, []
     tokens = encode_reference(inspection.system, request.reference)
     if tokens and request.reference:
-        (forced,) = session.force(inspection.prepared, [tokens])
+        (forced,) = session.force(inspection.prepared, [tokens], permitted=partial(permitted_mask, session))
         reference = describe_reference(inspection, request.reference, forced)
         reference_path = follow_path(inspection, tokens)
     steps: list[list[records.Node]] = []
@@ -27,6 +31,7 @@ def describe_tree(inspection: Inspection, request: PredictRequest, run: str = ""
     for step, frontier in enumerate(trace.steps):
         lowest = lowest_taken(frontier)
         shown = inspection.system.token_probabilities(frontier.log_prob)
+        shown /= np.maximum(1.0, np.bincount(frontier.parent, shown))[frontier.parent]  # never more than 100 % together
         is_last = step == len(trace.steps) - 1 and len(trace.steps) >= inspection.length_limit
         nodes = []
         for index, text in enumerate(inspection.system.target.pieces(frontier.token.tolist())):
