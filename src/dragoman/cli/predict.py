@@ -230,7 +230,7 @@ def predict(
     messages.detail(f"{system!r}, {system.describe_engine()}")
     session = system.session(**search)
     messages.detail(f"search: {describe_search(session.config)}")
-    for note in session.constraints.notes if session.constraints is not None else ():
+    for note in (*system.describe_forbidden(forbid or ()), *(session.constraints.notes if session.constraints else ())):
         messages.note(f"dragoman: {note}")
     files = files or ["-"]
     failed = 0  # inputs that could not be read
