@@ -122,6 +122,7 @@ def test_compare_in_the_terminal(tiny_run: Any, heads_folder: Path, call: Any) -
     result = call("compare", tiny_run.folder, heads_folder, tiny_run.pairs)
     text = result.out.decode()
     assert result.code == 0 and "200 rows" in text and "where they differ most" in text and "B - A" in text
+    assert all(metric in text for metric in ("exact match", "character error rate", "perplexity per token"))
     result = call("compare", tiny_run.folder, heads_folder, tiny_run.pairs, "--json")
     comparison = json.loads(result.out)
     assert (comparison["a"], comparison["b"], comparison["count"]) == ("run", "heads", 200)

@@ -15,11 +15,13 @@ from dragoman.evaluation.metrics import METRICS, Difference, Score, Statistics, 
 from dragoman.evaluation.metrics.bootstrap import SMALLEST_P
 from dragoman.evaluation.metrics.report import format_p, state_p
 from dragoman.evaluation.rows import (
+    OTHER_TOKENS,
     MetricName,
     Span,
     decode_rows,
     diff_texts,
     first_examples,
+    have_same_tokens,
     name_metric,
     nearest_reference,
     row_statistics,
@@ -90,6 +92,7 @@ class Comparison:
     ties: int
     rows: list[ComparedRow]  # those that differ, the largest gain or loss first
     left_out: int  # rows that differ and are not in ``rows``
+    note: str = ""  # why a metric of the runs is not compared
 
     def __repr__(self) -> str:
         return f"Comparison({self.a_name} and {self.b_name}, {self.count:,} rows: {self.scores[0].verdict})"
@@ -118,6 +121,7 @@ class Comparison:
         width = max(len(score.metric.label) for score in self.scores)
         lines.append(f"  {'':<{width}}  {'A':^26}  {'B':^26}  {'B - A':^26}  {'p':>7}")
         lines += [f"  {score.metric.label:<{width}}  {_cells(score)}" for score in self.scores]
+        lines += [f"  {self.note}"] * bool(self.note)
         lines += ["", f"  {self.scores[0].verdict}"]
         lines += [
             f"  by row ({self.row_metric.label}): B better in {self.wins:,}, A better in {self.losses:,}, "
@@ -161,13 +165,16 @@ def compare_systems(
     report_a = measure(a, decoded[0])
     report_b = measure(b, decoded[1], headline=report_a.headline, names=list(report_a.scores))
     row_metric = "chrf" if report_a.headline == "bleu" else report_a.headline  # BLEU says little about one sentence
-    statistics_a, statistics_b = (row_statistics(each, report_a, also=("cer", row_metric)) for each in decoded)
+    statistics_a, statistics_b = (
+        row_statistics(each, report_a, also=("cer", row_metric, "perplexity")) for each in decoded
+    )
+    comparable = have_same_tokens(decoded) or report_a.headline == "perplexity"
     scores = [
         _compare_scores(
             name_metric(name, report_a), (score, report_b.scores[name]), (statistics_a[name], statistics_b[name]), names
         )
         for name, score in report_a.scores.items()
-        if name in statistics_a
+        if name in statistics_a and (name != "perplexity" or comparable)
     ]
     values = statistics_a[row_metric].row_scores(), statistics_b[row_metric].row_scores()
     gains = (values[1] - values[0]) * (1 if METRICS[row_metric].better == "higher" else -1)
@@ -200,6 +207,7 @@ def compare_systems(
             for index in differing[:limit]
         ],
         left_out=max(0, len(differing) - limit),
+        note="" if comparable else OTHER_TOKENS,
     )
 
 
