@@ -82,7 +82,7 @@ def test_a_classifier_has_the_probabilities_of_its_classes(page: Any, label_run:
     page.get_by_label("left", exact=True).fill("aabab")
     page.get_by_label("right", exact=True).fill("babaa")
     page.get_by_role("button", name="Predict").click()
-    wanted = dragoman.load(label_run.folder).predict(inputs[0]).probabilities
+    wanted = dragoman.load(label_run.folder).predict(inputs[0]).raw_probabilities
     assert wanted is not None
     bars = page.get_by_label("Probabilities of the classes").locator("li")
     bars.first.wait_for()

@@ -109,6 +109,7 @@ def score(
         if as_json:
             plain = {"line": example.line, "log_prob": scored.log_prob, "perplexity": scored.perplexity,
                      "tokens": scored.tokens, "log_probs": scored.log_probs}  # fmt: skip
+            plain |= {} if scored.is_label is None else {"is_label": scored.is_label}
             typer.echo(json.dumps(plain, ensure_ascii=False))
         else:
             typer.echo(f"{scored.log_prob:.4f}\t{scored.perplexity:.4f}\t{example.target}")
@@ -130,6 +131,12 @@ def score(
         first = f"line {unknown[0].line}: {shorten(unknown[0].target)}"
         summary += f"; targets with unknown tokens, scored as <unk>: {len(unknown):,} ({first})"
     messages.note(summary)
+    if others := [example for example, scored in zip(examples, scored_rows, strict=True) if scored.is_label is False]:
+        first = f"{others[0].unit} {others[0].line}: {shorten(others[0].target)!r}"
+        messages.note(
+            f"dragoman: {len(others):,} of {len(examples):,} targets are no label of this run ({first}), so it never "
+            f"answers with them, and their numbers say little; its labels: {shorten(', '.join(system.classes), 200)}"
+        )
 
 
 def read_corpus(

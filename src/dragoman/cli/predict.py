@@ -309,7 +309,7 @@ def predict(
                 if timings is not None:
                     text = write_timings(prediction, timings)
                 elif as_json:
-                    text = json.dumps(prediction.to_json(maps), ensure_ascii=False) + "\n"
+                    text = json.dumps(prediction.to_json(maps, raw=True), ensure_ascii=False) + "\n"
                 else:
                     text = _to_line(prediction, confidence, alignments) + "\n"
                 output.write(text.encode("utf-8", "replace"))

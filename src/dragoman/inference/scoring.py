@@ -14,6 +14,7 @@ from torch import Tensor
 from dragoman.data.corpus.running import flow
 from dragoman.data.vocabulary import BOS, EOS
 from dragoman.inference.engine.contract import Arrays, Engine
+from dragoman.runtime.confidence import Confidence
 from dragoman.search.rows import SearchDecoder, device_of
 from dragoman.types import State
 
@@ -29,7 +30,7 @@ class ForcedPath:
 
     tokens: tuple[int, ...]
     log_probs: np.ndarray  # (T,)
-    entropy: np.ndarray  # (T,) bits
+    entropy: np.ndarray  # (T,) bits, without the label smoothing of training if that was fitted
     rank: np.ndarray  # (T,) of the token among those that may be written, from 1
     alternatives: np.ndarray  # (T, K) the likeliest tokens that may be written, best first
     alternative_log_probs: np.ndarray  # (T, K) -inf where fewer than K may be written
@@ -101,11 +102,13 @@ def force_paths(
     attention: bool,
     permitted: Callable[[Sequence[int]], np.ndarray] | None = None,
     on_batch: Callable[[], object] | None = None,
+    confidence: Confidence | None = None,
 ) -> list[ForcedPath]:
     """Score several outputs of one input, with the ``alternatives`` likeliest tokens at each place.
 
     ``permitted`` returns which tokens may be written after a prefix, (V,); None: all of them. ``on_batch`` is called
-    before each batch of outputs, and may end the scoring by raising.
+    before each batch of outputs, and may end the scoring by raising. ``confidence`` says how much label smoothing
+    there is in the probabilities, which entropies are computed without.
     """
     engine = engine.of_sequences
     longest = max(1, *map(len, sequences)) if sequences else 1
@@ -125,7 +128,8 @@ def force_paths(
         for row, (sequence, log_probs) in enumerate(zip(some, step.log_probs, strict=True)):
             length = len(sequence)
             own_maps = None if maps is None else maps[row, :length]
-            paths.append(_forced_path(sequence, log_probs[:length].float(), alternatives, permitted, own_maps))
+            own = log_probs[:length].float()
+            paths.append(_forced_path(sequence, own, alternatives, permitted, own_maps, confidence))
     return paths
 
 
@@ -159,7 +163,10 @@ def find_likeliest(
 def score_classes(
     engine: Engine, rows: Sequence[Arrays], classes: Sequence[Sequence[int]], vocabulary: int
 ) -> np.ndarray:
-    """Return the log-probability of each class given each input, (B, classes). Every class ends with the end symbol."""
+    """Return the log-probability of each token of each class given each input, (B, classes, T).
+
+    Every class ends with the end symbol; behind it there are zeros.
+    """
     longest = max(map(len, classes))
     at_once = max(1, MOST_PROBABILITIES // (len(rows) * longest * vocabulary))
     start = engine.decoder.start(engine.encode(rows), len(rows))
@@ -175,7 +182,7 @@ def score_classes(
         tokens, mask = tokens.repeat(len(rows), 1), mask.repeat(len(rows), 1)  # the classes of an input side by side
         step = engine.decoder(tokens[:, :-1], start.spread(len(some)))
         chosen = step.log_probs.gather(2, tokens[:, 1:, None])[..., 0]  # (B * K, T)
-        scores.append(torch.where(mask, chosen, 0.0).sum(1).view(len(rows), len(some)))
+        scores.append(torch.where(mask, chosen, 0.0).view(len(rows), len(some), longest))
     return torch.cat(scores, 1).float().cpu().numpy()
 
 
@@ -185,10 +192,10 @@ def _forced_path(
     alternatives: int,
     permitted: Callable[[Sequence[int]], np.ndarray] | None,
     attention: np.ndarray | None,
+    confidence: Confidence | None,
 ) -> ForcedPath:
     """Describe one path. ``log_probs`` is (T, V). A token of the path counts as permitted in its own place."""
     chosen = log_probs.gather(1, torch.tensor(tokens, dtype=torch.long, device=log_probs.device)[:, None])  # (T, 1)
-    parts = torch.where(log_probs > -torch.inf, log_probs.exp() * log_probs, 0.0)
     considered = log_probs
     if permitted is not None and tokens:
         allowed = np.stack([permitted(tokens[:place]) for place in range(len(tokens))])  # (T, V)
@@ -198,12 +205,20 @@ def _forced_path(
     return ForcedPath(
         tokens,
         chosen[:, 0].cpu().numpy(),
-        (-parts.sum(1) / np.log(2)).clamp_min(0.0).cpu().numpy(),
+        _entropy(log_probs.double().cpu().numpy(), confidence),
         ((considered > chosen).sum(1) + 1).cpu().numpy(),
         best.indices.cpu().numpy(),
         best.values.cpu().numpy(),
         attention,
     )
+
+
+def _entropy(log_probs: np.ndarray, confidence: Confidence | None) -> np.ndarray:
+    """Return the entropy of each distribution (T, V) in bits, (T,), without label smoothing if that was fitted."""
+    shares = np.exp(log_probs if confidence is None else confidence.log_probs(log_probs))
+    shares /= shares.sum(1, keepdims=True)
+    parts = np.where(shares > 0, shares * np.log2(np.maximum(shares, np.finfo(np.float64).tiny)), 0.0)
+    return np.maximum(0.0, -parts.sum(1))
 
 
 @torch.inference_mode()

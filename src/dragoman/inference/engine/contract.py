@@ -158,7 +158,10 @@ class Engine(ABC):
         return [hypothesis.log_probs for hypothesis in hypotheses]
 
     def score_outputs(self, rows: Sequence[Arrays], outputs: Sequence[Sequence[int]], vocabulary: int) -> np.ndarray:
-        """Return the log-probability of each of some outputs given each input, (B, outputs)."""
+        """Return the log-probability of each token of some outputs given each input, (B, outputs, T).
+
+        Behind the end of an output there are zeros.
+        """
         from dragoman.inference.scoring import score_classes
 
         return score_classes(self, rows, outputs, vocabulary)

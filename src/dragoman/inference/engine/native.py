@@ -125,7 +125,9 @@ class NativeEngine(SingleEngine):
     def score_outputs(self, rows: Sequence[Arrays], outputs: Sequence[Sequence[int]], vocabulary: int) -> np.ndarray:
         pairs = [(row, output) for row in rows for output in outputs]
         scored = self.force([row for row, _ in pairs], [output for _, output in pairs])
-        return np.array([sum(each) for each in scored], np.float32).reshape(len(rows), len(outputs))
+        longest = max(map(len, outputs))
+        padded = [[*each, *[0.0] * (longest - len(each))] for each in scored]
+        return np.array(padded, np.float32).reshape(len(rows), len(outputs), longest)
 
     def represent(self, rows: Sequence[Arrays]) -> tuple[np.ndarray, str]:
         if not self._opened.summary_width:
