@@ -114,13 +114,19 @@ class Comparison:
         """Return the comparison as plain values, ready for ``json.dumps``."""
         return {"a": self.a_name, "b": self.b_name, **asdict(self)}
 
-    def to_text(self) -> str:
-        """Return the comparison as a table, with the rows that differ most below it."""
+    def to_text(self, width: int | None = None) -> str:
+        """Return the comparison as a table, with the rows that differ most below it.
+
+        ``width``: columns of the terminal; where the table is wider, each metric has lines of its own.
+        """
         lines = [f"{self.count:,} rows of {self.file}; 95 % intervals in brackets", ""]
         lines += [f"  A  {self.a_name}", f"  B  {self.b_name}", ""]
-        width = max(len(score.metric.label) for score in self.scores)
-        lines.append(f"  {'':<{width}}  {'A':^26}  {'B':^26}  {'B - A':^26}  {'p':>7}")
-        lines += [f"  {score.metric.label:<{width}}  {_cells(score)}" for score in self.scores]
+        longest = max(len(score.metric.label) for score in self.scores)
+        table = [f"  {'':<{longest}}  {'A':^26}  {'B':^26}  {'B - A':^26}  {'p':>7}"]
+        table += [f"  {score.metric.label:<{longest}}  {_cells(score)}" for score in self.scores]
+        if width is not None and len(table[0]) > width:
+            table = [line for score in self.scores for line in _narrow(score)]
+        lines += table
         lines += [f"  {self.note}"] * bool(self.note)
         lines += ["", f"  {self.scores[0].verdict}"]
         lines += [
@@ -241,8 +247,9 @@ def _verdict(metric: MetricName, difference: Difference, names: tuple[str, str])
     return f"{better} is better in {metric.label} ({how})"
 
 
-def _cells(score: ComparedScore) -> str:
-    cells = [
+def _numbers(score: ComparedScore) -> list[str]:
+    """Return the scores of both systems and the difference, each with its interval."""
+    return [
         f"{value:8.2f} [{low:.2f}, {high:.2f}]"
         for value, low, high in (
             (score.a.value, score.a.low, score.a.high),
@@ -250,7 +257,18 @@ def _cells(score: ComparedScore) -> str:
             (score.difference, score.low, score.high),
         )
     ]
-    return "  ".join(f"{cell:<26}" for cell in cells) + f"  {format_p(score.p_value, score.p_value <= SMALLEST_P):>7}"
+
+
+def _cells(score: ComparedScore) -> str:
+    cells = "  ".join(f"{cell:<26}" for cell in _numbers(score))
+    return f"{cells}  {format_p(score.p_value, score.p_value <= SMALLEST_P):>7}"
+
+
+def _narrow(score: ComparedScore) -> list[str]:
+    """Return the lines of one metric for a narrow terminal."""
+    a, b, difference = _numbers(score)
+    how = state_p(score.p_value, score.p_value <= SMALLEST_P)
+    return [f"  {score.metric.label}", f"    A      {a}", f"    B      {b}", f"    B - A  {difference}  {how}"]
 
 
 def _shorten(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,9 +55,9 @@ class DataCheck:
         """Return the report for a terminal of ``width`` columns."""
         parts = [self.audit.report(width)]
         if self.labels is not None:
-            parts.append("\n".join(self.labels.lines()))
+            parts.append(_fold(self.labels.lines(), width))
         if self.tokens is not None:
-            parts.append("\n".join(self.tokens.lines()))
+            parts.append(_fold(self.tokens.lines(), width))
         for name, overlapping in self.overlaps.items():
             parts += [f"{name}: {self.corpora[name].audit.report(width)}", f"{name}: {overlapping.report()}"]
         return "\n\n".join(parts) + "\n"
@@ -133,6 +134,15 @@ def check(
     others = [*sides, *(corpora[name].examples for name in held_out)]
     labels = _find_labels(corpus, rows, others, configs[TARGET], chosen) if sides and corpus.kinds else None
     return DataCheck(corpora, overlaps, foreseen, labels)
+
+
+def _fold(lines: Sequence[str], width: int) -> str:
+    """Return lines as a text in which none is wider than the terminal."""
+    folded = (
+        textwrap.wrap(line, width, subsequent_indent="    ", break_on_hyphens=False) if len(line) > width else [line]
+        for line in lines
+    )
+    return "\n".join(each for some in folded for each in some)
 
 
 def _tokenizer_configs(corpus: Corpus, chosen: Mapping[str, Any]) -> dict[str, TokenizerConfig]:
