@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.evaluate import read_corpus
+from dragoman.cli.measuring import read_corpus
 from dragoman.cli.messages import Messages, Quiet, terminal_width
 from dragoman.cli.options import Beam, Device, Json, Root, SourceColumn, TargetColumn, print_json
 
