@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,20 @@ import dragoman
 from dragoman import runtime
 from dragoman.data import tokenizers
 from dragoman.data.tokenizers import TokenizerConfig
+from dragoman.data.vocabulary import EOS
 from dragoman.errors import UserError
 from dragoman.evaluation import metrics
+from dragoman.evaluation.run_data import read_test_examples
 from dragoman.export.portable import write_portable
 from dragoman.files.reading import Unverified
+from dragoman.recipe.classes import find_classes
 from dragoman.runtime.library import why_unavailable
 from dragoman.search.rules import AllowOnly, permitted
 from dragoman.studio.inspection import inspect
 from dragoman.studio.records import PredictRequest
-from dragoman.studio.run_data import read_test_examples
 from dragoman.studio.views.errors import describe_errors
 from dragoman.studio.views.runs import describe_run
 from dragoman.training.plan import plan
-from dragoman.training.plan.classes import find_classes
 
 LABELS = ("negative", "neutral", "positive")
 SMALL: dict[str, Any] = {
@@ -85,11 +87,14 @@ def test_probabilities_are_those_of_forced_scoring(system: dragoman.System, run:
             continue
         forced = np.exp([scored.log_prob for scored in system.score([text] * 3, LABELS)])
         assert prediction.probabilities is not None
-        assert [prediction.probabilities[label] for label in LABELS] == pytest.approx(forced / forced.sum(), abs=1e-4)
+        own = prediction.raw_probabilities
+        assert own is not None and sum(own.values()) == pytest.approx(1)
+        assert [own[label] for label in LABELS] == pytest.approx(forced / forced.sum(), abs=1e-4)
         assert sum(prediction.probabilities.values()) == pytest.approx(1)
-        assert list(prediction.probabilities) == [output.text for output in prediction.outputs]
+        assert list(own) == [output.text for output in prediction.outputs]
     printed = json.loads(call("predict", run, "--json", stdin=b"abba\n").lines[0])
     assert printed["probabilities"] == pytest.approx(dict(predictions[0].probabilities or {}), abs=1e-6)
+    assert printed["raw_probabilities"] == pytest.approx(dict(predictions[0].raw_probabilities or {}), abs=1e-6)
     assert system.predict("abba", probabilities=False).probabilities is None
     assert "p(positive)" in predictions.to_pandas().columns
     assert "probability" in predictions[0]._repr_html_()
@@ -97,8 +102,8 @@ def test_probabilities_are_those_of_forced_scoring(system: dragoman.System, run:
 
 def test_an_ensemble_is_a_classifier_too(system: dragoman.System, run: Path) -> None:
     both = dragoman.load([run, run])
-    alone = system.predict("abba").probabilities
-    assert both.predict("abba").probabilities == pytest.approx(alone, abs=1e-4)
+    alone = system.predict("abba").raw_probabilities
+    assert both.predict("abba").raw_probabilities == pytest.approx(alone, abs=1e-4)
 
 
 def test_forbidden_classes_and_forced_beginnings(system: dragoman.System) -> None:
@@ -270,3 +275,70 @@ def test_a_label_that_the_run_does_not_know_is_named(tmp_path: Path, call: Any) 
     file.write_text("abba\tneutral\nbbb\tnegative\n", encoding="utf-8")
     assert b"no class" not in call("evaluate", tmp_path / "run", file).out
     assert "unknown" not in call("score", tmp_path / "run", file).err
+
+
+def test_check_counts_the_labels_that_train_takes_as_classes(tmp_path: Path, call: Any) -> None:
+    rows = write_rows(tmp_path / "rows.tsv")
+    targets = [line.split("\t")[1] for line in rows.read_text().splitlines()]
+    counts = {label: targets.count(label) for label in sorted(LABELS, key=targets.count, reverse=True)}
+    most, count = next(iter(counts.items()))
+    shown = call("check", rows).out.decode()
+    assert "Classes: the targets are 3 labels, and train makes a classifier of them" in shown
+    for label, own in counts.items():
+        assert any(line.split() == [label, f"{own}", f"{own / 200:.1%}"] for line in shown.splitlines())
+    assert f"always answering {most!r} would be right for {count / 200:.1%} of the rows" in shown
+    plain = json.loads(call("check", rows, "--json").out)
+    assert plain["classes"] == {"counts": counts, "majority": most, "share": count / 200}
+    assert max(map(len, dragoman.check(rows).to_text(60).splitlines()[1:])) <= 60
+    other = tmp_path / "other.tsv"
+    other.write_text("ab\tanother label\n")  # then train makes no classifier
+    assert "Classes" not in call("check", rows, "--dev", other).out.decode()
+    texts = tmp_path / "texts.tsv"
+    texts.write_text("".join(f"{target} {row}\tword {row}\n" for row, target in enumerate(targets)))
+    assert dragoman.check(texts).labels is None
+
+
+def test_probabilities_are_shown_without_label_smoothing(system: dragoman.System, run: Path, call: Any) -> None:
+    confidence = runtime.confidence.Confidence(
+        "exact", None, 0.1, system.target.size, runtime.confidence.Logistic(0.0, {}), None, {}
+    )
+    smoothed = replace(system, confidence=confidence)
+    session = smoothed.session()
+    prediction = smoothed.predict("abba")
+    own, shown = prediction.raw_probabilities, prediction.probabilities
+    assert own is not None and shown is not None
+    assert own == pytest.approx(replace(system, confidence=None).predict("abba").probabilities)
+    totals = {
+        label: float(confidence.log_probs(smoothed.score("abba", label).log_probs).sum()) for label in system.classes
+    }
+    together = sum(map(np.exp, totals.values()))
+    assert shown == pytest.approx({label: np.exp(total) / together for label, total in totals.items()}, abs=1e-4)
+    assert shown != pytest.approx(own, abs=1e-3)
+    assert (
+        prediction.to_json(raw=True)["raw_probabilities"] == own
+        and prediction.to_row()["p(neutral)"] == shown["neutral"]
+    )
+    # the same is true of entropies, which are those of the tokens' probabilities
+    prepared = session.prepare("abba").read()
+    (path,) = session.force(prepared, [(*system.target.encode("neutral"), EOS)], alternatives=system.target.size)
+    expected = smoothed.token_probabilities(path.alternative_log_probs)
+    expected /= expected.sum(1, keepdims=True)
+    assert path.entropy == pytest.approx(-(expected * np.log2(expected)).sum(1), abs=1e-4)
+
+
+def test_a_target_that_is_no_label_is_scored_with_a_note(
+    system: dragoman.System, run: Path, tmp_path: Path, call: Any
+) -> None:
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("abba\tneutral\nbbbb\tna\n")  # which the tokeniser of characters can write
+    answer = call("score", run, rows)
+    assert "1 of 2 targets are no label of this run (line 2: 'na')" in answer.err
+    assert all(label in answer.err for label in LABELS)
+    assert [json.loads(line)["is_label"] for line in call("score", run, rows, "--json").lines] == [True, False]
+    assert "no label of this run" in repr(system.score("bbbb", "na"))
+    assert "label" not in repr(system.score("abba", "neutral"))
+
+
+def test_what_no_label_contains_cannot_be_forbidden(system: dragoman.System) -> None:
+    with pytest.raises(UserError, match="no label of this run contains 'xyz'"):
+        system.predict("abba", forbid="xyz")

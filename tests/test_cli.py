@@ -20,7 +20,10 @@ import dragoman
 from dragoman.cli.main import app
 from dragoman.cli.train import example_call
 from dragoman.config import merge
+from dragoman.data import tokenizers
+from dragoman.data.tokenizers import TokenizerConfig
 from dragoman.errors import UserError
+from dragoman.inference.requests import Forbidden
 from dragoman.recipe.schema import spell_out
 
 # ---- help
@@ -535,3 +538,55 @@ def test_the_short_form_means_the_single_source() -> None:
     assert spell_out({"source": {"embedding": 3}, "encoder": {"width": 4}}) == {
         "sources": {"source": {"modality": {"embedding": 3}, "encoder": {"width": 4}}}
     }
+
+
+def test_a_drawing_with_a_wrong_suffix_is_refused_before_the_model_is_loaded(
+    tiny_run: Any, call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("the model is loaded")
+
+    monkeypatch.setattr("dragoman.inference.load.load", fail)
+    for name in ("x.png", "x.pdf"):
+        answer = call("inspect", tiny_run.folder, "abc", "-o", tmp_path / name)
+        assert (answer.code, answer.out) == (2, b"") and "is a .svg file; name it" in answer.err
+
+
+def test_what_forbidding_cannot_do_is_said(tiny_run: Any, call: Any) -> None:
+    answer = call("predict", tiny_run.folder, "--forbid", "é", stdin=b"abc\n")
+    assert (answer.code, answer.out) == (2, b"")
+    assert "cannot write 'é' anyway, so forbidding it has no effect; leave it out" in answer.err
+    answer = call("predict", tiny_run.folder, "--forbid", "é", "--forbid", "ab", stdin=b"abc\n")
+    assert answer.code == 0 and answer.err.count("forbid: ") == 1 and "cannot write 'é' anyway" in answer.err
+    texts = ["the red square", "a tree and a square tree", "a red tree"] * 30
+    words = tokenizers.fit(TokenizerConfig(kind="symbols"), texts, "target")
+    assert Forbidden(words, ("red", "square tree")).notes() == []
+    assert "longer words such as 'square' are not" in Forbidden(words, ("are", "a")).notes()[1]
+    with pytest.raises(UserError, match="has no effect, and longer words such as 'square' are not forbidden"):
+        Forbidden(words, ("squ",)).refuse_without_effect()
+    Forbidden(words, ("squ",), copies=True).refuse_without_effect()
+    pieces = tokenizers.fit(TokenizerConfig(kind="subwords", size=300), texts, "target")
+    assert "may still be written with other tokens" in Forbidden(pieces, ("red",)).notes()[0]
+
+
+def test_a_race_is_refused_under_torchrun(
+    tiny_run: Any, call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "localhost"}.items():
+        monkeypatch.setenv(name, value)
+    answer = call("train", tiny_run.pairs, "--out", tmp_path / "run", "--budget", "1m")
+    assert answer.code == 2 and "--budget" in answer.err and "cannot run under torchrun" in answer.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_lines_that_augment_does_not_read_are_counted(
+    tiny_run: Any, call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.data.augment.apply.MOST_TARGETS", 4)
+    more = tmp_path / "more.txt"
+    more.write_text("".join(f"{'abcdefgh'[row:]}\n" for row in range(6)))
+    answer = call("augment", tiny_run.pairs, "--targets", more)
+    assert answer.code == 0 and len(answer.lines) == 4
+    assert f"{more}: the first 4 of its 6 lines are read; 2 are not used" in answer.err
+    more.write_text("abc\n")
+    assert "are not used" not in call("augment", tiny_run.pairs, "--targets", more).err

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli import check, counting, predict
+from dragoman.cli import answering, check, counting
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setattr(counting, "EVERY", 0)
     monkeypatch.setenv("TTY_COMPATIBLE", "1")  # so that rich draws into what stands for a terminal here
     monkeypatch.setenv("TERM", "xterm")
-    for module in (check, predict):
+    for module in (check, answering):
         monkeypatch.setattr(module, "is_terminal", streams.__contains__)
     return streams
 

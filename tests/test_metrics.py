@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+from dragoman.data import tokenizers
+from dragoman.data.tokenizers import TokenizerConfig
 from dragoman.errors import UserError
 from dragoman.evaluation import metrics
 from dragoman.evaluation.metrics.bleu import bleu
@@ -288,3 +290,15 @@ def test_no_score_is_reported_twice() -> None:
 def test_sources_of_one_length_are_not_scored_by_length() -> None:
     report = metrics.measure_outputs(["a", "b"], [["a"], ["c"]], source_lengths=[36, 36], resamples=10)
     assert report.by_length == [] and "by source length" not in report.to_text()
+
+
+def test_symbols_that_are_words_are_called_words() -> None:
+    """Captions of a small set of words have a token for each word, and no symbols."""
+    captions = ["a red circle"] * 21 + ["a green square and a blue triangle"] * 21
+    phones = ["k a t", "d o g z"] * 20
+    fitted = [tokenizers.fit(TokenizerConfig(kind="symbols"), texts, "target") for texts in (captions, phones)]
+    assert [tokenizer.units for tokenizer in fitted] == ["words", "symbols"]
+    reasons = [metrics.choose_metrics("symbols", texts).reason for texts in (captions, phones)]
+    assert "sequences of words" in reasons[0] and "sequences of symbols" in reasons[1]
+    kind, reason = tokenizers.choose(captions, "target")
+    assert kind == "symbols" and "a token for each word" in reason

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ import pytest
 import dragoman
 from dragoman.cli.main import VERBS
 from dragoman.errors import MissingExtra, UserError
+from dragoman.evaluation.run_data import read_run_data
+from dragoman.export import verbs
 from dragoman.inference.predictions import Output, Prediction, empty_prediction
 from dragoman.tables import Rows
 from dragoman.training import display
@@ -378,3 +381,19 @@ def test_the_examples_of_the_docstrings_run(place: Path) -> None:
             assert not output, "".join(output)
             ran += bool(example.examples)
     assert ran >= 9
+
+
+def test_an_export_is_compared_on_the_dev_rows_as_on_the_command_line(
+    tiny_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, ``inputs`` had to be given in Python."""
+    asked: list[list[Any]] = []
+    monkeypatch.setitem(verbs.FORMATS, "portable", lambda system, folder, inputs, int8: asked.append(inputs))
+    run = tiny_run.folder
+    system = dragoman.load(run, engine="torch")
+    dev = [next(iter(example.sources.values())) for example in read_run_data(system, run).dev]
+    dragoman.export_run(run, "portable", tmp_path)
+    dragoman.export_run(run, "portable", tmp_path, rows=2)
+    assert asked == [list(dict.fromkeys(dev)), list(dict.fromkeys(dev))[:2]]
+    with pytest.raises(UserError, match="its dev rows are no longer where they were"):
+        dragoman.export_run(replace(system, folder=tmp_path), "portable", tmp_path)

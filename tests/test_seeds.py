@@ -131,6 +131,7 @@ def test_compare_takes_any_number_of_runs(runs: Path, tiny_run: Any, call: Any) 
     assert answer.code == 0, answer.err
     assert "p-values are corrected for the 2 comparisons" in text and "≤ 0.00" in text
     assert "C: worse than A in character error rate" in text
+    assert "perplexity per token" in text
     plain = json.loads(call("compare", one, two, weak, tiny_run.pairs, "--json").out)
     assert [score["name"] for score in plain["metrics"][0]["scores"]] == ["seed-1", "seed-2", "weak"]
     pair = json.loads(call("compare", one, weak, tiny_run.pairs, "--json").out)

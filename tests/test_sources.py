@@ -291,3 +291,12 @@ def test_a_run_with_several_sources_is_measured_the_same_from_python(asked: tupl
     system = System.load(asked[0])
     report = evaluate(system, read(asked[1], system.recipe.reading).examples)
     assert report.confusion is not None and report.rows == 230
+
+
+def test_the_longest_row_of_each_source_is_told(asked: tuple[Path, Path], call: Any) -> None:
+    """Before, the plan named the longest of all, and the report did not say which source it measured."""
+    settings = SMALL | {"data": {"source": ["story", "question"], "target": "answer"}}
+    (memory,) = (reason for reason in plan(asked[1], settings=settings).reasons if reason.startswith("memory:"))
+    assert memory.endswith("the longest of each side: story 4, question 3, target 2 tokens")
+    answer = call("evaluate", asked[0], asked[1], "--json")
+    assert json.loads(answer.out)["length_unit"] == "tokens of the longest source"

@@ -278,7 +278,12 @@ REFUSED = [
         "three columns with names, none usual",
         b"story\tq\ta\nx\ty\tz\n",
         "pairs.tsv:1: ",
-        ("3 columns (story, q, a)", "--source story --source q --target a"),
+        (
+            "3 columns",
+            "The first row is: story | q | a.",
+            "--source story --source q --target a",
+            "by number: --source 1",
+        ),
     ),
     Refused(
         "five columns, the target asked for",

@@ -477,3 +477,14 @@ def test_a_run_is_measured_on_any_table_and_knows_its_columns(tmp_path: Path) ->
         read_examples(system, pytest.importorskip("pandas").DataFrame(rows)),
     ]
     assert {len(corpus.examples) for corpus in corpora} == {40}
+
+
+def test_the_cells_of_a_first_row_are_not_called_names_of_columns(tmp_path: Path) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_text("hgf\tfgh\thh\n" + "".join(f"{row}a\t{row}b\t{row}c\n" for row in range(20)))
+    with pytest.raises(UserError) as caught:
+        read(path)
+    said = str(caught.value)
+    assert "3 columns, and which are source and target is not clear" in said
+    assert "The first row is: hgf | fgh | hh. If it names the columns" in said
+    assert said.endswith("if it is data, by number: --source 1 --source 2 --target 3")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from dragoman.evaluation.metrics.spread import spread
-from dragoman.training.events import Started, Validated
+from dragoman.training.events import Started, Stepped, Validated
 from dragoman.training.group_display import GroupBars
 from dragoman.training.page import Table, draw_interval, mean_cells, write_page
 from dragoman.training.sweep.results import CandidateResult, SweepResults
@@ -48,3 +48,32 @@ def test_the_first_of_equal_candidates_is_not_called_better(second: float, says:
     ]
     results = SweepResults("s", "exact", "exact match", "%", "higher", 2, [None], True, candidates)
     assert ("no better on dev than b" in results.to_text()) == says
+
+
+def test_bars_of_several_runs_count_to_what_the_time_limit_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, they counted to the last update, and said nothing of the time."""
+    monkeypatch.setenv("COLUMNS", "120")
+    bars = GroupBars()
+
+    def stepped(update: int, seconds: float) -> Stepped:
+        return Stepped(update, 0, 2.0, 0.001, 1.0, 1000.0, seconds)
+
+    try:
+        bars.started(SimpleNamespace(name="seed-1"))  # type: ignore[arg-type]
+        bars.show("seed-1", Started(0, 4000, 10, 0.0, 0.0, 40.0, 500, 2.0))
+        bars.show("seed-1", stepped(50, 5.0))
+        assert bars.progress.tasks[0].total is None, "the speed is not known yet"
+        bars.show("seed-1", stepped(150, 10.0))
+        task = bars.progress.tasks[0]
+        # 2 validations of 2 * 500 tokens at 1000 tokens/s are kept of the 40 s
+        assert task.total == 150 + (40 - 10 - 2) * 20
+        assert task.fields["status"].startswith("update 150 of 710 ·")
+        assert task.fields["status"].endswith("30 s left")
+        bars.show("seed-1", Validated(150, 1, 1.0, 41.0, "exact match", True, 13.0))  # 3 seconds, twice
+        bars.show("seed-1", stepped(250, 18.0))
+        assert bars.progress.tasks[0].total == 250 + round((40 - 18 - 6) / (13 / 200))
+        bars.started(SimpleNamespace(name="seed-2"))  # type: ignore[arg-type]
+        bars.show("seed-2", Started(0, 4000, 10, 0.0, 0.0))
+        assert bars.progress.tasks[1].total == 4000
+    finally:
+        bars.close()

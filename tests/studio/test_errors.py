@@ -14,10 +14,10 @@ from dragoman.errors import UserError
 from dragoman.evaluation.compare import compare_systems
 from dragoman.evaluation.evaluate import evaluate, measure
 from dragoman.evaluation.rows import decode_rows, diff_texts, row_statistics
+from dragoman.evaluation.run_data import read_files, read_run_data, read_test_examples
 from dragoman.inference.system import System
 from dragoman.studio import records
 from dragoman.studio.inspection import inspect
-from dragoman.studio.run_data import read_files, read_run_data, read_test_examples
 from dragoman.studio.views.comparison import describe_comparison
 from dragoman.studio.views.errors import describe_errors
 from dragoman.studio.views.prediction import describe_prediction

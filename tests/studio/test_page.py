@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import dragoman
+from dragoman.evaluation.compare import Comparison
 from dragoman.inference.system import System
 from dragoman.studio import bundle, page, records
 
@@ -122,6 +124,11 @@ def test_compare_in_the_terminal(tiny_run: Any, heads_folder: Path, call: Any) -
     result = call("compare", tiny_run.folder, heads_folder, tiny_run.pairs)
     text = result.out.decode()
     assert result.code == 0 and "200 rows" in text and "where they differ most" in text and "B - A" in text
+    assert all(metric in text for metric in ("exact match", "character error rate", "perplexity per token"))
+    pair = dragoman.compare([tiny_run.folder, heads_folder], tiny_run.pairs)
+    assert isinstance(pair, Comparison) and pair.to_text() == text
+    narrow = pair.to_text(60).partition("where they differ most")[0]
+    assert narrow.count("    B - A  ") == 3 and max(map(len, narrow.splitlines()[4:])) <= 80
     result = call("compare", tiny_run.folder, heads_folder, tiny_run.pairs, "--json")
     comparison = json.loads(result.out)
     assert (comparison["a"], comparison["b"], comparison["count"]) == ("run", "heads", 200)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dragoman.errors import MissingExtra, UserError
+from dragoman.evaluation.run_data import read_run_data
 from dragoman.inference.system import System
 from dragoman.studio import records
 from dragoman.studio.endpoints import Studio
 from dragoman.studio.library import Library
-from dragoman.studio.run_data import read_run_data
 from dragoman.studio.uploads import Uploads
 from dragoman.studio.views.projections import UMAPProjection, principal_directions
 from dragoman.studio.views.representation_map import index_examples

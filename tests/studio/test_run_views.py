@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dragoman.errors import UserError
+from dragoman.evaluation.run_data import read_run_data
 from dragoman.files import write_json
 from dragoman.inference.system import System
-from dragoman.studio.run_data import read_run_data
 from dragoman.studio.views import runs
 
 

@@ -19,11 +19,11 @@ pytest.importorskip("httpx")
 import httpx
 
 from dragoman.errors import UserError
+from dragoman.evaluation.run_data import read_run_data
 from dragoman.inference.system import System
 from dragoman.serving.limits import Limits
 from dragoman.studio import bundle, endpoints, records, server
 from dragoman.studio.inspection import inspect
-from dragoman.studio.run_data import read_run_data
 from dragoman.studio.server import create_application
 from dragoman.studio.views.matrices import unpack_weights
 

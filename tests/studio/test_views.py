@@ -14,12 +14,12 @@ from dragoman.data.vocabulary import BOS, EOS, PAD, UNK
 from dragoman.errors import UserError
 from dragoman.evaluation.compare import compare_systems
 from dragoman.evaluation.metrics.bootstrap import SMALLEST_P
+from dragoman.evaluation.run_data import read_files
 from dragoman.inference.predictions import Raw
 from dragoman.inference.system import System
 from dragoman.studio import records
 from dragoman.studio.inspection import Inspection, inspect, read_input
 from dragoman.studio.records import PredictRequest
-from dragoman.studio.run_data import read_files
 from dragoman.studio.views.attention import Which, describe_attention
 from dragoman.studio.views.comparison import describe_comparison
 from dragoman.studio.views.matrices import pack_weights, unpack_weights

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dragoman.cli.evaluate import read_corpus
-from dragoman.cli.messages import Messages, Quiet
+from dragoman.cli.measuring import read_corpus
+from dragoman.cli.messages import Messages, Quiet, terminal_width
 from dragoman.cli.options import Beam, Device, Json, Root, SourceColumn, TargetColumn, print_json
 
 
@@ -36,6 +37,7 @@ def compare(
     Every run is compared with the first one. A folder of seeds counts as one model.
     """
     from dragoman.evaluation import verbs
+    from dragoman.evaluation.compare import Comparison
 
     Messages.of(quiet, verbose=False)
     folders, files = split_arguments(paths)
@@ -45,7 +47,9 @@ def compare(
     if as_json:
         print_json(comparison.to_json())
     else:
-        typer.echo(comparison.to_text(), nl=False)
+        width = terminal_width(sys.stdout)
+        text = comparison.to_text(width) if isinstance(comparison, Comparison) else comparison.to_text()
+        typer.echo(text, nl=False)
 
 
 def split_arguments(paths: Sequence[str]) -> tuple[list[Path], list[str]]:

@@ -5,76 +5,47 @@ from __future__ import annotations
 import json
 import math
 import sys
-from typing import TYPE_CHECKING
 
 import typer
 
+from dragoman.cli.measuring import Measuring, read_corpus, takes_measuring
 from dragoman.cli.messages import Messages, Quiet, Verbose, progress_bar, terminal_width
 from dragoman.cli.options import (
-    CTC,
     BatchSize,
-    Beam,
     Device,
-    Engine,
     Ensemble,
     Files,
     Json,
-    LanguageModel,
-    LanguageModelWeight,
     Root,
     Run,
     SourceColumn,
     TargetColumn,
-    Workers,
     describe_search,
     load_system,
-    parse_column,
     print_json,
 )
 from dragoman.tables import shorten
 
-if TYPE_CHECKING:
-    from dragoman.data.reading.read import Corpus
-    from dragoman.inference.system import System
 
-
-def evaluate(
-    run: Run,
-    files: Files,
-    beam: Beam = None,
-    ctc: CTC = None,
-    batch: BatchSize = 64,
-    workers: Workers = None,
-    source: SourceColumn = None,
-    target: TargetColumn = None,
-    root: Root = None,
-    as_json: Json = False,
-    ensemble: Ensemble = None,
-    lm: LanguageModel = None,
-    lm_weight: LanguageModelWeight = None,
-    device: Device = "auto",
-    engine: Engine = "auto",
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
+@takes_measuring
+def evaluate(options: Measuring) -> None:
     """Measure a run on a file with references. A folder of seeds is measured by the mean of its runs."""
     from dragoman.evaluation import verbs
 
-    messages = Messages.of(quiet, verbose)
-    systems = verbs.load_seeds(run, device, ensemble or (), lm, lm_weight, engine)
+    messages, run = options.messages, options.run
+    lm = options.lm, options.lm_weight
+    systems = verbs.load_seeds(run, options.device, options.ensemble or (), *lm, options.engine)
     system = next(iter(systems.values()))
-    corpus = read_corpus(system, files, source, target, root)
+    corpus = options.read(system)
     messages.detail(f"{system!r}, {system.describe_engine()}")
     messages.detail(corpus.audit.report(terminal_width(sys.stderr)))
-    messages.detail(f"search: {describe_search(system.search_config(beam=beam, ctc=ctc))}")
+    messages.detail(f"search: {describe_search(system.search_config(beam=options.beam, ctc=options.ctc))}")
     with progress_bar("evaluating", messages) as on_progress:
-        report = verbs.evaluate_runs(
-            systems, corpus.examples, batch=batch, workers=workers, on_progress=on_progress, beam=beam, ctc=ctc
-        )
-    if as_json:
+        report = verbs.evaluate_runs(systems, corpus.examples, on_progress=on_progress, **options.decoding())
+    if options.as_json:
         print_json({"run": str(run), "audit": corpus.audit.to_json(), **report.to_json()})
     else:
-        typer.echo(f"{' '.join(files)}: {corpus.audit.summary()}\n{report.to_text()}", nl=False)
+        typer.echo(f"{' '.join(options.files)}: {corpus.audit.summary()}\n{report.to_text()}", nl=False)
 
 
 def score(
@@ -109,6 +80,7 @@ def score(
         if as_json:
             plain = {"line": example.line, "log_prob": scored.log_prob, "perplexity": scored.perplexity,
                      "tokens": scored.tokens, "log_probs": scored.log_probs}  # fmt: skip
+            plain |= {} if scored.is_label is None else {"is_label": scored.is_label}
             typer.echo(json.dumps(plain, ensure_ascii=False))
         else:
             typer.echo(f"{scored.log_prob:.4f}\t{scored.perplexity:.4f}\t{example.target}")
@@ -130,22 +102,9 @@ def score(
         first = f"line {unknown[0].line}: {shorten(unknown[0].target)}"
         summary += f"; targets with unknown tokens, scored as <unk>: {len(unknown):,} ({first})"
     messages.note(summary)
-
-
-def read_corpus(
-    system: System, files: list[str], source: list[str] | None, target: str | None, root: str | None
-) -> Corpus:
-    """Read the files as the run's training files were read, and name the first broken ones."""
-    from dragoman.data.audit.audit import BROKEN_SHOWN
-    from dragoman.evaluation.reading import read_examples
-
-    corpus = read_examples(
-        system,
-        files,
-        source=[parse_column(name) for name in source or []],
-        target=None if target is None else parse_column(target),
-        root=root,
-    )
-    for place in corpus.audit.broken[:BROKEN_SHOWN]:
-        typer.echo(str(place), err=True)
-    return corpus
+    if others := [example for example, scored in zip(examples, scored_rows, strict=True) if scored.is_label is False]:
+        first = f"{others[0].unit} {others[0].line}: {shorten(others[0].target)!r}"
+        messages.note(
+            f"dragoman: {len(others):,} of {len(examples):,} targets are no label of this run ({first}), so it never "
+            f"answers with them, and their numbers say little; its labels: {shorten(', '.join(system.classes), 200)}"
+        )

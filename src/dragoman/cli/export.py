@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from dragoman.cli.options import Run
-from dragoman.errors import UserError
 
 
 def export(
@@ -41,21 +40,9 @@ def export(
     """
     from dragoman.export import verbs
     from dragoman.inference.load import load
-    from dragoman.studio.run_data import read_examples_to_try
 
     system = load(run, device="cpu", engine="torch")
-    given: list[Any]
-    if inputs:
-        given = verbs.read_inputs(system, inputs, rows)
-    elif system.is_language_model:
-        given = ["", *(verbs.as_input(example) for example in read_examples_to_try(system, run, rows))]
-    else:
-        given = [verbs.as_input(example) for example in read_examples_to_try(system, run, rows)]
-        if not given:
-            raise UserError(
-                f"{run}: its dev rows are no longer where they were, so the export cannot be checked; name a file of "
-                "inputs like those it was trained on (--inputs)"
-            )
+    given = verbs.read_inputs(system, inputs, rows) if inputs else None
     folder = out or run / to
     parity = verbs.export_run(system, to, folder, inputs=given, rows=rows, int8=int8)
     typer.echo(f"{folder}: {parity.to_text()}")

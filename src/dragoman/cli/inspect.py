@@ -44,25 +44,30 @@ def inspect(
     device: Device = "auto",
 ) -> None:
     """Draw where the model looked for each output token; as a page, also what else it considered."""
+    from dragoman.drawing.attention import draw, refuse_suffix
     from dragoman.errors import UserError
     from dragoman.files import refuse_folder, write_atomically
     from dragoman.inference.load import load
+    from dragoman.runs.setup import Setup
 
+    is_page = out is not None and out.suffix.lower() in PAGES
     if out is not None:
         refuse_folder(out)
+        if not is_page:
+            refuse_suffix(out, Setup.read(run, reads_network=False).modalities)
     system = load(run, device, engine="torch")
+    if out is not None and not is_page:
+        refuse_suffix(out, system.modalities, system.engine.has_attention)
     sources = [_parse_input(text, len(system.modalities)) for text in inputs]
     is_empty = [not (source.strip() if isinstance(source, str) else source) for source in sources]
     if not system.is_language_model and any(is_empty):
         raise UserError("an empty input has an empty output and nothing to draw; give some text")
-    if out is not None and out.suffix.lower() in PAGES:
+    if out is not None and is_page:
         from dragoman.studio.page import inspect_page
 
         write_atomically(out, inspect_page(system, run, sources, beam))
         typer.echo(f"page: {out}", err=True)
         return
-    from dragoman.drawing.attention import draw
-
     predictions = system.predict(sources, beam=beam, maps=not system.engine.has_attention, keep_arrays=True)
     if errors := [prediction.error for prediction in predictions if prediction.error]:
         raise UserError(errors[0])

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from dragoman.cli.constraints import GlossaryFile, Grammar, JsonSchema, Keep, Known, Lexicon, LexiconWords, Match
-from dragoman.cli.counting import LiveCount, is_terminal
 from dragoman.cli.messages import Messages, Quiet, Verbose
 from dragoman.cli.options import (
     CTC,
@@ -31,14 +27,6 @@ from dragoman.cli.options import (
     load_system,
     parse_column,
 )
-
-if TYPE_CHECKING:
-    from dragoman.inference.predictions import Prediction, Raw
-
-Item = TypeVar("Item")
-
-SHOWN = 5  # places that a message names; it counts the others
-PROBLEMS = 20  # inputs that could not be read which have a message of their own
 
 
 def predict(
@@ -194,11 +182,11 @@ def predict(
 
     A language model's output is the prompt with its continuation; the prompt may be empty.
     """
-    from dragoman.cli.output import Shard, open_also, open_output
-    from dragoman.cli.timings import SUFFIXES, TimingFiles, check_timings, write_timings
+    from dragoman.cli.answering import Answering, Asked
+    from dragoman.cli.output import Shard
+    from dragoman.cli.timings import check_timings
     from dragoman.errors import UserError
     from dragoman.inference.inputs import InputReader
-    from dragoman.process.devices import available_cores
     from dragoman.runs.confidence import missing_confidence
 
     messages = Messages.of(quiet, verbose)
@@ -230,141 +218,21 @@ def predict(
     messages.detail(f"{system!r}, {system.describe_engine()}")
     session = system.session(**search)
     messages.detail(f"search: {describe_search(session.config)}")
-    for note in session.constraints.notes if session.constraints is not None else ():
+    for note in (*system.describe_forbidden(forbid or ()), *(session.constraints.notes if session.constraints else ())):
         messages.note(f"dragoman: {note}")
-    files = files or ["-"]
-    failed = 0  # inputs that could not be read
     reader = InputReader(
         system,
         lines=lines,
         source=[parse_column(name) for name in source or []],
         note=lambda text: messages.note(f"dragoman: {text}"),
     )
-    unfinished: list[int] = []  # numbers of inputs: the first few
-    unfinished_count = 0
-    # At a terminal, and with --batch 1, each line is answered before the next one is read.
-    chunk_size = (
-        1 if batch == 1 or (files == ["-"] and is_terminal("stdin")) else 16 * batch * (workers or available_cores())
-    )
-    is_elsewhere = out is not None or not is_terminal("stdout")  # the outputs do not show how far it is
-    count = LiveCount("inputs answered", is_terminal("stderr") and is_elsewhere and not quiet)
-    timing_files = TimingFiles(timings, out) if timings in SUFFIXES else None
-    abstained = 0
-    noted = False  # that the confidence was fitted for another search
-    with (
-        open_output(None if timing_files else out, resume) as (output, written),
-        open_also(abstain_file, resume, "--abstain-file") as left_out,
-        count,
-    ):
-        inputs = part.pick(reader.read(files))
-        skipped = sum(1 for _ in islice(inputs, written))
-        if skipped < written:
-            raise UserError(
-                f"--resume: {out} has {written:,} lines, but there are {skipped:,} inputs; it belongs to other inputs"
-            )
-        if written:
-            messages.note(f"dragoman: {written:,} lines are in {out} already")
-        done = written
-        for chunk in _chunks(inputs, chunk_size):
-            if timing_files is not None:
-                timing_files.check_count(done + len(chunk))
-            predictions = session.stream(
-                [given.raw for _, given in chunk],
-                batch=batch,
-                workers=workers,
-                attention=as_json,
-                alignments=alignments or timings is not None,
-                align_unit=align_unit,
-                trace=False,
-                probabilities=as_json,
-                maps=maps,
-                alternatives=alternatives,
-                prefix=prefix,
-                abstain=abstain,
-                first=chunk[0][0],
-                step=part.count,
-            )
-            for (number, given), prediction in zip(chunk, predictions, strict=True):
-                done += 1
-                count(done)
-                problem = given.problem or prediction.error
-                if problem is not None:
-                    failed += 1
-                    place = f"{given.place}: " if given.place else ""
-                    if failed <= PROBLEMS:
-                        typer.echo(f"dragoman: {place}{problem}", err=True)
-                if not prediction.outputs[0].finished and not system.is_language_model:
-                    unfinished_count += 1
-                    unfinished += [number + 1] if len(unfinished) < SHOWN else []
-                if prediction.abstained:
-                    abstained += 1
-                    if left_out is not None:
-                        left_out.write(_input_line(prediction.source).encode("utf-8", "replace") + b"\n")
-                if confidence and prediction.confidence_note is not None and abstain is None and not noted:
-                    noted = True
-                    messages.note(f"dragoman: {prediction.confidence_note}")
-                if timing_files is not None and out is not None:
-                    timing_files.write(prediction)
-                    continue
-                if timings is not None:
-                    text = write_timings(prediction, timings)
-                elif as_json:
-                    text = json.dumps(prediction.to_json(maps), ensure_ascii=False) + "\n"
-                else:
-                    text = _to_line(prediction, confidence, alignments) + "\n"
-                output.write(text.encode("utf-8", "replace"))
-            output.flush()
-            if left_out is not None:
-                left_out.flush()
-    if not done:
-        messages.note("dragoman: there was no input, so there is no output")
-    if reader.damaged:
-        places = _first_few(reader.damaged, len(reader.damaged))
-        messages.note(f"dragoman: {places}: not UTF-8; undecodable bytes were read as U+FFFD")
-    if unfinished:
-        places = _first_few(unfinished, unfinished_count)
-        messages.note(f"dragoman: input {places}: the output had no end and was cut at the length limit")
-    if abstain is not None:
-        messages.note(f"dragoman: {abstained:,} of {done - written:,} outputs left out: confidence below {abstain:g}")
-    if failed > PROBLEMS:
-        typer.echo(f"dragoman: {failed - PROBLEMS:,} more of {done - written:,} inputs could not be answered", err=True)
-    if failed:
+    asked = Asked(
+        batch=batch, workers=workers, prefix=prefix, confidence=confidence, abstain=abstain, abstain_file=abstain_file,
+        as_json=as_json, maps=maps, alternatives=alternatives, alignments=alignments, align_unit=align_unit,
+        timings=timings, out=out, resume=resume, part=part,
+    )  # fmt: skip
+    answering = Answering(session, reader, asked, messages)
+    answering.answer(files or ["-"])
+    answering.sum_up()
+    if answering.failed:
         raise typer.Exit(1)
-
-
-def _to_line(prediction: Prediction, confidence: bool, alignments: bool) -> str:
-    """Return the outputs, each with its confidence and its links if these are asked for, separated by tabs.
-
-    A line break inside an output becomes a space.
-    """
-    cells: list[str] = []
-    for output in prediction.outputs:
-        cells.append(output.text.replace("\n", " "))
-        if confidence:
-            cells.append("" if output.confidence is None else f"{output.confidence:.4f}")
-        if alignments:
-            cells.append("" if output.alignment is None else output.alignment.to_pharaoh())
-    return "\t".join(cells)
-
-
-def _input_line(source: Raw) -> str:
-    """Return an input as a line: its text, or a JSON object of several sources."""
-    return source.replace("\n", " ") if isinstance(source, str) else json.dumps(dict(source), ensure_ascii=False)
-
-
-def _chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    """Yield lists of ``size`` items, reading no further ahead than that."""
-    chunk: list[Item] = []
-    for item in items:
-        chunk.append(item)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
-def _first_few(items: Sequence[object], count: int) -> str:
-    """Return the first items as text, with the number of the others. ``count``: of all."""
-    more = f" and {count - SHOWN:,} more" if count > SHOWN else ""
-    return ", ".join(map(str, items[:SHOWN])) + more

@@ -107,6 +107,11 @@ def train(
     if seeds is not None and budget is not None:
         raise UserError("--budget trains one run, the winner of a race; leave out --seeds, or train the seeds of it")
     place = find_place()
+    if budget is not None and place.count > 1:
+        raise UserError(
+            "--budget lets candidates race in processes of its own, so it cannot run under torchrun; run the race "
+            "without torchrun, then train its winner with torchrun"
+        )
     if budget is not None:
         from dragoman.cli.budget import run_budget
 

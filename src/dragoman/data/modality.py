@@ -48,6 +48,7 @@ class Modality(ABC):
     is_file: ClassVar[bool] = False  # raw values are paths of files
     has_tokenizer: ClassVar[bool] = False  # reads text; then it is made as ``Kind(config, tokenizer)``
     is_timed: ClassVar[bool] = False  # positions follow each other in time, as in a recording
+    is_drawn_over: ClassVar[bool] = False  # attention is drawn over the input itself: a picture, or a spectrogram
     gives: ClassVar[Layout] = "sequence"  # how the positions of an array are arranged
     frontend_kind: ClassVar[str]  # a file of nn/frontends
 

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from dragoman.data.modality import Modality
 from dragoman.drawing.alignment import alignment_svg
 from dragoman.drawing.picture import over_picture, stacked
 from dragoman.drawing.sound import over_spectrogram
 from dragoman.errors import UserError
 from dragoman.files import write_atomically
+from dragoman.parts import kind_of
 from dragoman.types import Axis
 
 LONGEST_TITLE = 100  # characters of the input
@@ -106,6 +108,20 @@ def _draw_over(source: DrawnSource, tokens: Sequence[str]) -> Any:
 def _shortened(text: str) -> str:
     """Return a title that fits: the tokens themselves are in the drawing."""
     return text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
+
+
+def refuse_suffix(out: Path, modalities: Mapping[str, Modality], has_attention: bool | None = None) -> None:
+    """Refuse a file name that no drawing of these sources can have, before anything is computed.
+
+    ``has_attention`` is None as long as the model is not loaded: without attention, nothing is drawn over a source.
+    """
+    over = [each for each in modalities.values() if each.is_drawn_over]
+    shown = over or list(modalities.values())
+    kind = kind_of(shown[0].config) if shown else "text"
+    if not over or has_attention is False:
+        _checked_path(out, ".svg", kind)
+    elif has_attention or out.suffix.lower() != ".svg":
+        _checked_path(out, ".png", kind)
 
 
 def _checked_path(out: Path | None, suffix: str, kind: str) -> Path:

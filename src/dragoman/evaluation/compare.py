@@ -15,11 +15,13 @@ from dragoman.evaluation.metrics import METRICS, Difference, Score, Statistics, 
 from dragoman.evaluation.metrics.bootstrap import SMALLEST_P
 from dragoman.evaluation.metrics.report import format_p, state_p
 from dragoman.evaluation.rows import (
+    OTHER_TOKENS,
     MetricName,
     Span,
     decode_rows,
     diff_texts,
     first_examples,
+    have_same_tokens,
     name_metric,
     nearest_reference,
     row_statistics,
@@ -90,6 +92,7 @@ class Comparison:
     ties: int
     rows: list[ComparedRow]  # those that differ, the largest gain or loss first
     left_out: int  # rows that differ and are not in ``rows``
+    note: str = ""  # why a metric of the runs is not compared
 
     def __repr__(self) -> str:
         return f"Comparison({self.a_name} and {self.b_name}, {self.count:,} rows: {self.scores[0].verdict})"
@@ -111,13 +114,20 @@ class Comparison:
         """Return the comparison as plain values, ready for ``json.dumps``."""
         return {"a": self.a_name, "b": self.b_name, **asdict(self)}
 
-    def to_text(self) -> str:
-        """Return the comparison as a table, with the rows that differ most below it."""
+    def to_text(self, width: int | None = None) -> str:
+        """Return the comparison as a table, with the rows that differ most below it.
+
+        ``width``: columns of the terminal; where the table is wider, each metric has lines of its own.
+        """
         lines = [f"{self.count:,} rows of {self.file}; 95 % intervals in brackets", ""]
         lines += [f"  A  {self.a_name}", f"  B  {self.b_name}", ""]
-        width = max(len(score.metric.label) for score in self.scores)
-        lines.append(f"  {'':<{width}}  {'A':^26}  {'B':^26}  {'B - A':^26}  {'p':>7}")
-        lines += [f"  {score.metric.label:<{width}}  {_cells(score)}" for score in self.scores]
+        longest = max(len(score.metric.label) for score in self.scores)
+        table = [f"  {'':<{longest}}  {'A':^26}  {'B':^26}  {'B - A':^26}  {'p':>7}"]
+        table += [f"  {score.metric.label:<{longest}}  {_cells(score)}" for score in self.scores]
+        if width is not None and len(table[0]) > width:
+            table = [line for score in self.scores for line in _narrow(score)]
+        lines += table
+        lines += [f"  {self.note}"] * bool(self.note)
         lines += ["", f"  {self.scores[0].verdict}"]
         lines += [
             f"  by row ({self.row_metric.label}): B better in {self.wins:,}, A better in {self.losses:,}, "
@@ -161,13 +171,16 @@ def compare_systems(
     report_a = measure(a, decoded[0])
     report_b = measure(b, decoded[1], headline=report_a.headline, names=list(report_a.scores))
     row_metric = "chrf" if report_a.headline == "bleu" else report_a.headline  # BLEU says little about one sentence
-    statistics_a, statistics_b = (row_statistics(each, report_a, also=("cer", row_metric)) for each in decoded)
+    statistics_a, statistics_b = (
+        row_statistics(each, report_a, also=("cer", row_metric, "perplexity")) for each in decoded
+    )
+    comparable = have_same_tokens(decoded) or report_a.headline == "perplexity"
     scores = [
         _compare_scores(
             name_metric(name, report_a), (score, report_b.scores[name]), (statistics_a[name], statistics_b[name]), names
         )
         for name, score in report_a.scores.items()
-        if name in statistics_a
+        if name in statistics_a and (name != "perplexity" or comparable)
     ]
     values = statistics_a[row_metric].row_scores(), statistics_b[row_metric].row_scores()
     gains = (values[1] - values[0]) * (1 if METRICS[row_metric].better == "higher" else -1)
@@ -200,6 +213,7 @@ def compare_systems(
             for index in differing[:limit]
         ],
         left_out=max(0, len(differing) - limit),
+        note="" if comparable else OTHER_TOKENS,
     )
 
 
@@ -233,8 +247,9 @@ def _verdict(metric: MetricName, difference: Difference, names: tuple[str, str])
     return f"{better} is better in {metric.label} ({how})"
 
 
-def _cells(score: ComparedScore) -> str:
-    cells = [
+def _numbers(score: ComparedScore) -> list[str]:
+    """Return the scores of both systems and the difference, each with its interval."""
+    return [
         f"{value:8.2f} [{low:.2f}, {high:.2f}]"
         for value, low, high in (
             (score.a.value, score.a.low, score.a.high),
@@ -242,7 +257,18 @@ def _cells(score: ComparedScore) -> str:
             (score.difference, score.low, score.high),
         )
     ]
-    return "  ".join(f"{cell:<26}" for cell in cells) + f"  {format_p(score.p_value, score.p_value <= SMALLEST_P):>7}"
+
+
+def _cells(score: ComparedScore) -> str:
+    cells = "  ".join(f"{cell:<26}" for cell in _numbers(score))
+    return f"{cells}  {format_p(score.p_value, score.p_value <= SMALLEST_P):>7}"
+
+
+def _narrow(score: ComparedScore) -> list[str]:
+    """Return the lines of one metric for a narrow terminal."""
+    a, b, difference = _numbers(score)
+    how = state_p(score.p_value, score.p_value <= SMALLEST_P)
+    return [f"  {score.metric.label}", f"    A      {a}", f"    B      {b}", f"    B - A  {difference}  {how}"]
 
 
 def _shorten(text: str) -> str:

@@ -107,10 +107,11 @@ def measure(
         headline=headline or (system.recipe.metric if system.recipe.metric != "auto" else choice.headline),
         metrics=names or choice.metrics,
         source_lengths=[source_length(system, source) for source in decoded.sources],
+        length_unit=_length_unit(system),
         log_probs=[scored.log_prob for scored in decoded.scored],
         tokens=[len(scored.tokens) for scored in decoded.scored],
         unknown=sum(scored.unknown > 0 for scored in decoded.scored),
-        symbols=system.target.kind == "symbols",
+        symbols=system.target.units == "symbols",
         examples=decoded.examples,
         classes=system.classes,
     )
@@ -137,12 +138,18 @@ def source_length(system: System, source: Mapping[str, str]) -> int:
     return max(modality.length(source[name]) - (not modality.is_file) for name, modality in system.modalities.items())
 
 
+def _length_unit(system: System) -> str:
+    """Return what ``source_length`` counts, in words."""
+    unit = "positions" if any(modality.is_file for modality in system.modalities.values()) else "tokens"
+    return f"{unit} of the longest source" if len(system.modalities) > 1 else unit
+
+
 def _evaluate_language_model(system: System, texts: Sequence[str], batch: int) -> metrics.Report:
     scored = system.score(texts, batch=batch)
     return metrics.measure_text(
         texts,
         [each.log_prob for each in scored],
         [len(each.tokens) for each in scored],
-        token_kind=system.target.kind,
+        token_kind=system.target.units,
         unknown=sum(map(system.target.unknown, texts)),
     )

@@ -15,6 +15,7 @@ from dragoman.evaluation.metrics.perplexity import perplexity
 from dragoman.inference.predictions import texts_of
 from dragoman.inference.system import System
 
+OTHER_TOKENS = "perplexity is not compared: the runs divide the references into different tokens"
 LONGEST_BY_CHARACTER = 400  # characters; longer texts are compared word by word
 
 
@@ -54,17 +55,23 @@ def decode_rows(
 def row_statistics(decoded: Decoded, report: Report, also: Sequence[str] = ()) -> dict[str, Statistics]:
     """Return the statistics of the report's metrics, headline first, and of those in ``also``.
 
-    Metrics that are computed from log-probabilities are left out, unless one is the headline.
+    Of the metrics that are computed from log-probabilities, only perplexity is among them: as headline, or in ``also``.
     """
     outputs = texts_of(decoded.predictions)
     names = dict.fromkeys([report.headline, *report.scores, *also])
     statistics = {
         name: compute_statistics(name, outputs, decoded.references) for name in names if METRICS[name].compute
     }
-    if report.headline == "perplexity":
+    if "perplexity" in (report.headline, *also):
         tokens = [len(scored.tokens) for scored in decoded.scored]
-        statistics = {"perplexity": perplexity([scored.log_prob for scored in decoded.scored], tokens), **statistics}
-    return statistics
+        statistics["perplexity"] = perplexity([scored.log_prob for scored in decoded.scored], tokens)
+    return {name: statistics[name] for name in names if name in statistics}
+
+
+def have_same_tokens(decoded: Sequence[Decoded]) -> bool:
+    """Tell whether systems divide the references into the same numbers of tokens, so that perplexities compare."""
+    counts = [[len(scored.tokens) for scored in each.scored] for each in decoded]
+    return all(each == counts[0] for each in counts)
 
 
 def name_metric(name: str, report: Report) -> MetricName:

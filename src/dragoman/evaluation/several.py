@@ -22,7 +22,7 @@ from dragoman.evaluation.metrics.bootstrap import (
 from dragoman.evaluation.metrics.report import format_p, state_p
 from dragoman.evaluation.metrics.seeds import interval
 from dragoman.evaluation.metrics.spread import Spread, compare_means, holm, spread
-from dragoman.evaluation.rows import MetricName, decode_rows, name_metric, row_statistics
+from dragoman.evaluation.rows import OTHER_TOKENS, MetricName, decode_rows, name_metric, row_statistics
 from dragoman.inference.system import System
 from dragoman.tables import html_table, make_frame
 
@@ -76,6 +76,7 @@ class SeveralComparison:
     file: str
     count: int  # distinct sources
     metrics: list[ComparedMetric]  # the headline first
+    note: str = ""  # why a metric of the runs is not compared
 
     def __repr__(self) -> str:
         headline = self.metrics[0]
@@ -126,7 +127,7 @@ class SeveralComparison:
 
     def _conclusions(self, labels: Sequence[str]) -> list[str]:
         headline = self.metrics[0]
-        sentences = []
+        sentences = [self.note] if self.note else []
         for label, score in zip(labels, headline.scores, strict=True):
             each = score.difference
             if each is None:
@@ -173,20 +174,23 @@ def compare_several(
                 )
     statistics: dict[str, list[list[Statistics]]] = {}  # by metric: for each entrant, those of its systems
     report: Report | None = None
+    tokens: set[tuple[int, ...]] = set()  # of the references, by each system
     for place, entrant in enumerate(entrants):
         for system in entrant.systems:
             decoded = decode_rows(system, examples, beam)
             report = report or measure(system, decoded)
-            for name, each in row_statistics(decoded, report).items():
+            tokens.add(tuple(len(scored.tokens) for scored in decoded.scored))
+            for name, each in row_statistics(decoded, report, also=("perplexity",)).items():
                 statistics.setdefault(name, [[] for _ in entrants])[place].append(each)
     assert report is not None
+    comparable = len(tokens) == 1 or report.headline == "perplexity"
     names = [entrant.name for entrant in entrants]
     metrics = [
         ComparedMetric(name_metric(name, report), _compare_metric(names, statistics[name]))
         for name in report.scores
-        if name in statistics
+        if name in statistics and (name != "perplexity" or comparable)
     ]
-    return SeveralComparison(file, report.rows, metrics)
+    return SeveralComparison(file, report.rows, metrics, "" if comparable else OTHER_TOKENS)
 
 
 def _compare_metric(names: Sequence[str], statistics: Sequence[Sequence[Statistics]]) -> list[EntrantScore]:

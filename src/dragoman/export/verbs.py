@@ -10,6 +10,7 @@ from dragoman.data.examples import Example
 from dragoman.data.splits import PathLike
 from dragoman.errors import UserError
 from dragoman.evaluation.reading import read_examples
+from dragoman.evaluation.run_data import read_dev_examples
 from dragoman.export.ctranslate2 import export_ctranslate2
 from dragoman.export.node import export_node
 from dragoman.export.onnx import export_onnx
@@ -35,15 +36,15 @@ def export_run(
     to: str,
     out: PathLike | None = None,
     *,
-    inputs: Sequence[Any],
+    inputs: Sequence[Any] | None = None,
     rows: int = 200,
     int8: bool = False,
 ) -> Parity:
     """Export a run, compare it with the run on real inputs, and return the figures.
 
     ``out`` is the folder to write, by default one of the format's name in the run's folder. ``inputs``
-    are what both are asked, at most ``rows`` of them: inputs like those that the run was trained on.
-    Nothing is written if the export does not say the same.
+    are what both are asked, at most ``rows`` of them: inputs like those that the run was trained on, by
+    default its dev rows. Nothing is written if the export does not say the same.
     """
     if to not in FORMATS:
         raise UserError(f"to = {to!r}: there is no such format; choose from: {', '.join(FORMATS)}")
@@ -53,7 +54,24 @@ def export_run(
     folder = Path(out) if out is not None else None if system.folder is None else system.folder / to
     if folder is None:
         raise UserError("this system has no folder; say where to write the export (out)")
-    return FORMATS[to](system, folder, list(inputs)[:rows], int8=int8)
+    given = own_inputs(system, rows) if inputs is None else list(inputs)[:rows]
+    return FORMATS[to](system, folder, given, int8=int8)
+
+
+def own_inputs(system: System, rows: int) -> list[Any]:
+    """Return up to ``rows`` sources of the run's dev rows; of a language model, the prompt that is empty."""
+    if system.is_language_model:
+        return [""]
+    try:
+        examples = [] if system.folder is None else read_dev_examples(system, system.folder, rows)
+    except UserError:
+        examples = []
+    if not examples:
+        raise UserError(
+            f"{system.name}: its dev rows are no longer where they were, so the export cannot be checked; name a file "
+            "of inputs like those it was trained on (--inputs), or in Python give the inputs themselves (inputs)"
+        )
+    return [as_input(example) for example in examples]
 
 
 def read_inputs(system: System, files: Sequence[str], rows: int) -> list[Any]:

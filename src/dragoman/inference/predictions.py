@@ -92,7 +92,10 @@ class Prediction:
     error: str | None = None  # why there is no output, for example a file that cannot be read
     arrays: Mapping[str, np.ndarray] | None = None  # on request: the sources that are files, as the model read them
     strides: Mapping[str, int] = field(default_factory=dict)  # positions of each source in one state of its encoder
-    probabilities: Mapping[str, float] | None = None  # of the classes of a classifier, the likeliest first
+    probabilities: Mapping[str, float] | None = (
+        None  # of the classes of a classifier, the likeliest first; without label smoothing if that was fitted
+    )
+    raw_probabilities: Mapping[str, float] | None = None  # the same, as the model gives them
     reads_source: bool = False  # one network reads source and target, so that self-attention reaches the source too
     known: bool = False  # the answer was given (``known``), and the model was not asked
     confidence_note: str | None = None  # why the confidence may be off: the search was not the one it was fitted with
@@ -169,8 +172,11 @@ class Prediction:
             raise UserError(f"this prediction has no {name}{reason}")
         return found
 
-    def to_json(self, maps: bool = False) -> dict[str, Any]:
-        """Return a JSON object. ``maps`` adds every attention map, and self-attention."""
+    def to_json(self, maps: bool = False, raw: bool = False) -> dict[str, Any]:
+        """Return a JSON object. ``maps`` adds every attention map, and self-attention.
+
+        ``raw`` adds the probabilities of classes as the model gives them.
+        """
         plain: dict[str, Any] = {
             "source": self.source,
             "labels": list(self.labels),
@@ -179,6 +185,8 @@ class Prediction:
         }
         if self.probabilities is not None:
             plain["probabilities"] = dict(self.probabilities)
+        if raw and self.raw_probabilities is not None:
+            plain["raw_probabilities"] = dict(self.raw_probabilities)
         if self.known:
             plain["known"] = True
         if self.confidence_note is not None:
@@ -236,10 +244,12 @@ class Scored:
     source: Raw | None = None  # None for a language model
     target: str = ""
     unknown: int = 0  # tokens of the target that are not in the vocabulary, scored as <unk>
+    is_label: bool | None = None  # of a classifier: whether the target is one of its labels, which alone it outputs
 
     def __repr__(self) -> str:
         numbers = f"log_prob {self.log_prob:.3f}, perplexity {self.perplexity:.3f}"
         unknown = f", unknown tokens {self.unknown}" if self.unknown else ""
+        unknown += ", no label of this run" if self.is_label is False else ""
         return f"Scored({shorten(self.target)!r}, {numbers}{unknown})"
 
     @property
@@ -250,7 +260,8 @@ class Scored:
         """Return the source, the target and its scores as cells of a table."""
         source = {} if self.source is None else _source_cells(self.source)
         numbers = {"log_prob": self.log_prob, "perplexity": self.perplexity, "tokens": len(self.tokens)}
-        return {**source, TARGET: self.target, **numbers}
+        label = {} if self.is_label is None else {"is_label": self.is_label}
+        return {**source, TARGET: self.target, **numbers, **label}
 
 
 def make_prediction(
@@ -274,7 +285,9 @@ def known_prediction(source: Raw, answer: str) -> Prediction:
 def withhold(prediction: Prediction) -> Prediction:
     """Return the prediction without its outputs. Their confidence stays."""
     nothing = Output("", 0.0, 0.0, (), (), True, None, confidence=prediction.confidence)
-    return replace(prediction, outputs=(nothing,), trace=None, probabilities=None, abstained=True)
+    return replace(
+        prediction, outputs=(nothing,), trace=None, probabilities=None, raw_probabilities=None, abstained=True
+    )
 
 
 def withhold_unsure(prediction: Prediction, abstain: float | None) -> Prediction:

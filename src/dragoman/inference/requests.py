@@ -12,6 +12,8 @@ from pydantic import ValidationError
 from dragoman.config import ConfigError, explain, nearest
 from dragoman.data.corpus.files import PendingFile
 from dragoman.data.examples import SOURCE, tidy
+from dragoman.data.tokenizers import Tokenizer
+from dragoman.data.vocabulary import UNK
 from dragoman.errors import UserError
 from dragoman.inference.engine.contract import Arrays, Features
 from dragoman.inference.predictions import Raw
@@ -164,6 +166,60 @@ def refuse_unknown(options: Iterable[str], known: Sequence[str], internal: Seque
     for name in options:
         if name not in (*offered, *BY_TOKENS, *internal):
             raise ConfigError(f"unknown option {name!r}; {nearest(name, offered)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Forbidden:
+    """Texts that no output may contain. The search forbids the tokens that the tokeniser makes of them."""
+
+    target: Tokenizer
+    texts: tuple[str, ...]
+    copies: bool = False  # outputs may have unknown symbols that are copied from their sources
+
+    def token_runs(self) -> list[list[int]]:
+        """Return the tokens of each text."""
+        return [self.target.encode(tidy(text)) for text in self.texts]
+
+    def refuse_without_effect(self) -> None:
+        """Refuse texts if forbidding their tokens changes nothing, because the run never writes these."""
+        if self.texts and not self.copies and all(map(self._is_unknown, self.texts)):
+            raise UserError(f"{self._never(self.texts[0])}; leave it out, or forbid something else")
+
+    def notes(self) -> list[str]:
+        """Say of each text where forbidding its tokens does less than keeping it out of all outputs."""
+        return [note for text in self.texts if (note := self._describe(text)) is not None]
+
+    def _describe(self, text: str) -> str | None:
+        if self._is_unknown(text):
+            if self.copies:
+                return f"forbid: this run does not know {text!r}, and may still copy it from an input"
+            return self._never(text)
+        if self.target.splits_at_spaces:
+            longer = self._longer_word(text)
+            whole = f"forbid: {text!r} is forbidden as whole words; longer words such as {longer!r} are not"
+            return None if longer is None else whole
+        if self.target.spelling().is_unique:
+            return None
+        pieces = " ".join(self.target.pieces(self.target.encode(tidy(text))))
+        return f"forbid: {text!r} is forbidden as the tokens {pieces}; it may still be written with other tokens"
+
+    def _never(self, text: str) -> str:
+        longer = self._longer_word(text) if self.target.splits_at_spaces else None
+        but = "" if longer is None else f", and longer words such as {longer!r} are not forbidden"
+        return f"forbid: this run cannot write {text!r} anyway, so forbidding it has no effect{but}"
+
+    def _is_unknown(self, text: str) -> bool:
+        return UNK in self.target.encode(tidy(text))
+
+    def _longer_word(self, text: str) -> str | None:
+        """Return a word of the vocabulary that a text may be a part of, or begin or end in."""
+        words = tidy(text).split()
+        for known in (symbol.strip() for symbol in self.target.vocabulary.symbols):
+            if len(words) == 1 and known != words[0] and words[0] in known:
+                return known
+            if len(words) > 1 and known not in words and (known.endswith(words[0]) or known.startswith(words[-1])):
+                return known
+        return None
 
 
 def forbid_token_runs(own: SearchConfig, banned: Iterable[Sequence[int]]) -> dict[str, Any]:

@@ -263,7 +263,10 @@ class Session(Steps):
     ) -> dict[int, Prediction]:
         rows = [row for row, prediction in predictions.items() if prediction.error is None and not prediction.known]
         found = self.class_probabilities([inputs[row] for row in rows])
-        return {row: replace(predictions[row], probabilities=each) for row, each in zip(rows, found, strict=True)}
+        return {
+            row: replace(predictions[row], probabilities=each.shown, raw_probabilities=each.own)
+            for row, each in zip(rows, found, strict=True)
+        }
 
     @overload
     def score(  # type: ignore[overload-overlap]
@@ -391,4 +394,5 @@ class Session(Steps):
     ) -> Scored:
         source = None if self.system.is_language_model else prepared.source
         pieces = tuple(self.system.target_for(prepared.texts).pieces(tokens))
-        return Scored(float(sum(log_probs)), pieces, log_probs, source, target, list(tokens).count(UNK))
+        is_label = tidy(target) in self.system.classes if self.system.classes else None
+        return Scored(float(sum(log_probs)), pieces, log_probs, source, target, list(tokens).count(UNK), is_label)

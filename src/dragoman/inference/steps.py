@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -38,6 +38,13 @@ class DeadlineExceeded(UserError):
 
 class SearchCancelled(UserError):
     """Whoever asked for a search does not want it any more."""
+
+
+class ClassShares(NamedTuple):
+    """The probabilities of the classes of a classifier for one input, the likeliest first."""
+
+    shown: dict[str, float]  # as people read them
+    own: dict[str, float]  # the model's
 
 
 @dataclass(frozen=True, repr=False)
@@ -255,25 +262,23 @@ class Steps:
             on_batch=on_batch,
         )
 
-    def class_probabilities(self, inputs: Sequence[PreparedInput], *, smoothed: bool = True) -> list[dict[str, float]]:
-        """Return the probability of each class of the run for each input, the likeliest first.
+    def class_probabilities(self, inputs: Sequence[PreparedInput]) -> list[ClassShares]:
+        """Return the probability of each class of the run for each input.
 
-        They are the probabilities of the classes as outputs, divided by their sum. They are the model's own, or
-        not ``smoothed``: those of tokens as people read them.
+        They are the probabilities of the classes as outputs, divided by their sum: the model's own, and as people read
+        them, without the label smoothing of training if that was fitted.
         """
-        classes, target = self.system.classes, self.system.target
+        classes, target, confidence = self.system.classes, self.system.target, self.system.confidence
         if not inputs or not classes:
-            return [{} for _ in inputs]
+            return [ClassShares({}, {}) for _ in inputs]
         outputs = [[*target.encode(label), EOS] for label in classes]
-        parts = self.engine.score_outputs([each.arrays for each in inputs], outputs, target.size)  # (B, K, T)
-        if not smoothed:
-            is_real = np.arange(parts.shape[2]) < np.array([len(output) for output in outputs])[:, None]  # (K, T)
-            with np.errstate(divide="ignore"):  # the logarithm of 0 is -inf
-                parts = np.where(is_real, np.log(self.system.token_probabilities(parts)), 0.0)
-        scores = parts.sum(2)  # (B, K)
-        shares = np.exp(scores - scores.max(1, keepdims=True))
-        shares /= shares.sum(1, keepdims=True)
-        return [{classes[index]: float(row[index]) for index in np.argsort(-row, kind="stable")} for row in shares]
+        own = self.engine.score_outputs([each.arrays for each in inputs], outputs, target.size)  # (B, K, T)
+        real = np.arange(own.shape[2]) < np.array([len(output) for output in outputs])[:, None]  # (K, T)
+        shown = own if confidence is None else np.where(real, confidence.log_probs(own), 0.0)
+        return [
+            ClassShares(_shares(classes, row), _shares(classes, plain))
+            for row, plain in zip(shown.sum(2), own.sum(2), strict=True)
+        ]
 
     def rank_scores(self, prepared: PreparedInput, path: ForcedPath) -> np.ndarray:
         """Return what the search counts for each token, (T,): the model's own numbers, or a mix with CTC's."""
@@ -329,6 +334,13 @@ class Steps:
 def _report_as(on_token: Callable[[int, tuple[int, ...]], None], row: int, _: int, tokens: tuple[int, ...]) -> None:
     """Report the tokens of the only input of a search as those of input ``row``."""
     on_token(row, tokens)
+
+
+def _shares(classes: Sequence[str], scores: np.ndarray) -> dict[str, float]:
+    """Return the probabilities of the classes, the likeliest first, from their log-probabilities, (K,)."""
+    shares = np.exp(scores - scores.max())
+    shares /= shares.sum()
+    return {classes[index]: float(shares[index]) for index in np.argsort(-shares, kind="stable")}
 
 
 def is_out_of_memory(error: BaseException) -> bool:

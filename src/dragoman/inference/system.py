@@ -12,7 +12,6 @@ import numpy as np
 
 from dragoman.data.copying import Copier
 from dragoman.data.corpus.files import Cache
-from dragoman.data.examples import tidy
 from dragoman.data.modality import Modality
 from dragoman.data.reading.rows import ColumnPlace
 from dragoman.data.tokenizers import Tokenizer
@@ -26,6 +25,7 @@ from dragoman.inference.engine.contract import Engine, ModelOutline
 from dragoman.inference.engine.single import Inputs
 from dragoman.inference.predictions import Prediction, Scored
 from dragoman.inference.requests import (
+    Forbidden,
     OneInput,
     as_inputs,
     as_text,
@@ -292,14 +292,22 @@ class System:
             left = [label for label in self.classes if not any(text in label for text in texts)]
             if not left:
                 raise UserError("forbid: every class of this run contains what is forbidden; forbid less")
+            if texts and len(left) == len(self.classes):
+                raise UserError(f"forbid: no label of this run contains {' or '.join(map(repr, texts))}; leave it out")
             own = {"only": tuple(tuple(self.target.encode(label)) for label in left), "normalize": "none"}
             settings = own | {name: value for name, value in settings.items() if value is not None}
         return merge_search_settings(self.recipe.search, settings, never=(PAD, UNK, BOS))
 
     def forbidding(self, texts: Sequence[str]) -> dict[str, Any]:
         """Return search settings under which no output contains these texts."""
-        runs = [self.target.encode(tidy(text)) for text in texts if text.strip()]
-        return forbid_token_runs(self.recipe.search, runs)
+        forbidden = Forbidden(self.target, tuple(text for text in texts if text.strip()), self.recipe.copying)
+        if not self.classes:  # labels are compared as texts
+            forbidden.refuse_without_effect()
+        return forbid_token_runs(self.recipe.search, forbidden.token_runs())
+
+    def describe_forbidden(self, texts: Sequence[str]) -> list[str]:
+        """Say of each text that no output may contain where forbidding its tokens does less than that."""
+        return [] if self.classes else Forbidden(self.target, tuple(texts), self.recipe.copying).notes()
 
     def token_probabilities(self, log_probs: Sequence[float] | np.ndarray) -> np.ndarray:
         """Return the probabilities of tokens as people read them: without label smoothing, if that was fitted."""

@@ -32,6 +32,7 @@ SMALLEST = 0.02  # standard deviation; less is noise, which must not be amplifie
 
 class Image(Modality):
     is_file = True
+    is_drawn_over = True
     gives = "picture"
     frontend_kind = "picture"
     suffixes = (".png", ".jpg", ".jpeg", ".webp")

@@ -39,6 +39,7 @@ SPEAKER_SAMPLE = 20  # files that a speaker's statistics are learnt from
 class Speech(Modality):
     is_file = True
     is_timed = True
+    is_drawn_over = True
     frontend_kind = "frames"
     suffixes = (".wav", ".flac", ".ogg")
     marks = (rb"RIFF....WAVE", rb"RIFX....WAVE", rb"RF64....WAVE", rb"fLaC", rb"OggS")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +12,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from dragoman.config import ConfigError, explain, nearest
+from dragoman.data import tokenizers
 from dragoman.data.audit.audit import WIDTH, Audit
 from dragoman.data.corpus.mapped.folder import Progress, Workspace, silent
 from dragoman.data.corpus.mapped.rows import MappedRows
-from dragoman.data.examples import SOURCE, TARGET, Overlap
+from dragoman.data.examples import SOURCE, TARGET, Example, Overlap
 from dragoman.data.options import DataConfig
 from dragoman.data.reading.read import Corpus, read
 from dragoman.data.splits import find_overlap, hold_out
@@ -21,6 +24,7 @@ from dragoman.data.tokenizers import TokenizerConfig
 from dragoman.errors import UserError
 from dragoman.parts import kinds
 from dragoman.recipe.arguments import data_settings, with_known_arguments
+from dragoman.recipe.classes import Labels, find_classes
 from dragoman.recipe.layers import Overrides, gather_settings, read_overrides
 from dragoman.recipe.limits import Foreseen, foresee
 from dragoman.recipe.schema import make_reading
@@ -34,6 +38,7 @@ class DataCheck:
     corpora: Mapping[str, Corpus]  # "train", and "dev" and "test" where they were given
     overlaps: Mapping[str, Overlap]  # of dev and test
     tokens: Foreseen | None = None  # what training does with long rows; None: there are none
+    labels: Labels | None = None  # the targets, if training takes them as classes
 
     @property
     def audit(self) -> Audit:
@@ -49,8 +54,10 @@ class DataCheck:
     def to_text(self, width: int = WIDTH) -> str:
         """Return the report for a terminal of ``width`` columns."""
         parts = [self.audit.report(width)]
+        if self.labels is not None:
+            parts.append(_fold(self.labels.lines(), width))
         if self.tokens is not None:
-            parts.append("\n".join(self.tokens.lines()))
+            parts.append(_fold(self.tokens.lines(), width))
         for name, overlapping in self.overlaps.items():
             parts += [f"{name}: {self.corpora[name].audit.report(width)}", f"{name}: {overlapping.report()}"]
         return "\n\n".join(parts) + "\n"
@@ -61,6 +68,7 @@ class DataCheck:
             **{name: corpus.audit.to_json() for name, corpus in self.corpora.items()},
             "overlap": {name: each.to_json() for name, each in self.overlaps.items()},
             "tokens": None if self.tokens is None else self.tokens.to_json(),
+            "classes": None if self.labels is None else self.labels.to_json(),
         }
 
     def to_pandas(self) -> Any:
@@ -111,33 +119,60 @@ def check(
             corpora[name] = read(others, config, corpora["train"].kinds, on_row)
     held_out = [name for name in corpora if name != "train"]
     overlaps = {name: find_overlap(corpora["train"].examples, corpora[name].examples) for name in held_out}
-    return DataCheck(corpora, overlaps, _foresee(corpora, config, max_tokens, chosen))
-
-
-def _foresee(
-    corpora: Mapping[str, Corpus], config: DataConfig, max_tokens: int | None, chosen: Mapping[str, Any]
-) -> Foreseen | None:
-    """Foresee what training does with long rows, and record those that it leaves out in the audit."""
     corpus = corpora["train"]
     if config.running or not corpus.examples or isinstance(corpus.examples, MappedRows):
-        return None  # of rows on disk, the plan of the training says it
+        return DataCheck(corpora, overlaps)  # of rows on disk, the plan of the training says more
+    configs = _tokenizer_configs(corpus, chosen)
     try:
-        rows = hold_out(corpus.examples, config, corpora)[0]  # dev and test are never cut
+        rows, *sides = hold_out(corpus.examples, config, corpora)
     except UserError:  # too few rows for training
-        rows = list(corpus.examples)
-    sources = chosen.get("sources", {})
-    tables = {name: sources.get(name, sources.get(SOURCE, {})).get("modality", {}) for name in corpus.kinds}
-    tokenizers = {name: table.get("tokenizer", {}) for name, table in tables.items() if isinstance(table, Mapping)}
-    tokenizers[TARGET] = chosen.get("target", {}).get("tokenizer", {})
-    configs = {
-        name: TokenizerConfig(**({"kind": table} if isinstance(table, str) else table))
-        for name, table in tokenizers.items()
-    }
+        rows, sides = list(corpus.examples), []
     foreseen = foresee(rows, corpus.kinds, configs, max_tokens or chosen.get("max_tokens"), is_auto=not chosen)
     if foreseen is not None and not foreseen.is_refused:
-        for row, reason in foreseen.too_long.items():
+        for row, reason in foreseen.too_long.items():  # dev and test are never cut
             corpus.audit.drop(rows[row], "too_many_tokens", reason)
-    return foreseen
+    others = [*sides, *(corpora[name].examples for name in held_out)]
+    labels = _find_labels(corpus, rows, others, configs[TARGET], chosen) if sides and corpus.kinds else None
+    return DataCheck(corpora, overlaps, foreseen, labels)
+
+
+def _fold(lines: Sequence[str], width: int) -> str:
+    """Return lines as a text in which none is wider than the terminal."""
+    folded = (
+        textwrap.wrap(line, width, subsequent_indent="    ", break_on_hyphens=False) if len(line) > width else [line]
+        for line in lines
+    )
+    return "\n".join(each for some in folded for each in some)
+
+
+def _tokenizer_configs(corpus: Corpus, chosen: Mapping[str, Any]) -> dict[str, TokenizerConfig]:
+    """Return the settings of the tokenisers of the sources and the target; ``chosen``: those of a preset."""
+    sources = chosen.get("sources", {})
+    tables = {name: sources.get(name, sources.get(SOURCE, {})).get("modality", {}) for name in corpus.kinds}
+    settings = {name: table.get("tokenizer", {}) for name, table in tables.items() if isinstance(table, Mapping)}
+    settings[TARGET] = chosen.get("target", {}).get("tokenizer", {})
+    return {
+        name: TokenizerConfig(**({"kind": table} if isinstance(table, str) else table))
+        for name, table in settings.items()
+    }
+
+
+def _find_labels(
+    corpus: Corpus,
+    rows: Sequence[Example],
+    others: Sequence[Sequence[Example]],
+    config: TokenizerConfig,
+    chosen: Mapping[str, Any],
+) -> Labels | None:
+    """Return the labels that training would take as classes, counted in all rows of the data; None: there are none."""
+    wanted = str(chosen.get("target", {}).get("classes", "auto"))
+    targets = [example.target for example in rows]
+    held_out = [example.target for side in others for example in side]
+    if not find_classes(targets, held_out, None, wanted):
+        return None  # most data: no tokeniser has to be fitted to know it
+    if not find_classes(targets, held_out, tokenizers.fit(config, targets, TARGET), wanted):
+        return None
+    return Labels(dict(Counter(example.target for example in corpus.examples).most_common()))
 
 
 def _data_config(source: Any, target: Any, root: Any, settings: Overrides) -> tuple[DataConfig, int | None]:

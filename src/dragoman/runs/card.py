@@ -25,7 +25,7 @@ class CardFacts:
     folder: Path
     recipe: Recipe
     parameters: int
-    token_kind: str  # of the target's tokenizer
+    token_kind: str  # what a person calls the target's tokens, in the plural
     vocabulary: int  # its size
     data: Mapping[str, Any]  # the audit, as plain values
     side: str  # of the data, that the scores are on: "test" or "dev"

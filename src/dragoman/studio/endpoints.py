@@ -8,16 +8,17 @@ from itertools import chain
 from pathlib import Path
 
 from dragoman.data.examples import Example
+from dragoman.errors import UserError
 from dragoman.evaluation.compare import compare_systems
+from dragoman.evaluation.run_data import OnRow, read_dev_examples, read_files, read_run_data, read_test_examples
 from dragoman.inference.predictions import Raw
 from dragoman.inference.system import System
 from dragoman.serving.limits import Limits
-from dragoman.serving.queue import UNLIMITED, Job
+from dragoman.serving.queue import UNLIMITED, Job, JobEnded
 from dragoman.studio import records
 from dragoman.studio.checks import check_attention, check_maps, check_tree, resolve_table
 from dragoman.studio.inspection import Inspection, inspect, read_input
 from dragoman.studio.library import Library
-from dragoman.studio.run_data import read_examples_to_try, read_files, read_run_data, read_test_examples
 from dragoman.studio.uploads import Uploads
 from dragoman.studio.views.attention import count_maps, describe_attention
 from dragoman.studio.views.comparison import describe_comparison
@@ -83,7 +84,7 @@ class Studio:
 
         def read() -> list[records.Example]:
             examples = []
-            for example in read_examples_to_try(loaded.system, self.library.entry(run).folder, EXAMPLES, job):
+            for example in _read_examples_to_try(loaded.system, self.library.entry(run).folder, job):
                 source, files = describe_source(loaded.system, example.sources, self.uploads.link)
                 examples.append(records.Example(source=source, files=files, target=example.target, line=example.line))
             return examples
@@ -147,7 +148,8 @@ class Studio:
             if file:
                 examples, label = self._read_rows(run, loaded.system, file, job)
             else:
-                examples, label = read_run_data(loaded.system, self.library.entry(run).folder, job).train, "train"
+                folder = self.library.entry(run).folder
+                examples, label = read_run_data(loaded.system, folder, _ending_with(job)).train, "train"
             return index_examples(loaded.system, examples, label, n, job)
 
         return loaded.results.get(("map", file, n, _file_version(file)), encode, job)
@@ -165,12 +167,29 @@ class Studio:
     def _read_rows(self, run: str, system: System, file: str | None, job: Job) -> tuple[Sequence[Example], str]:
         """Return the rows of a path, an upload or the run's test data, and their name."""
         if not file:
-            return read_test_examples(system, self.library.entry(run).folder, job)
+            return read_test_examples(system, self.library.entry(run).folder, _ending_with(job))
         if file.startswith("upload-"):
             upload = self.uploads.get(file)
-            return read_files(system, [str(upload.path)], job), upload.record.name
+            return read_files(system, [str(upload.path)], _ending_with(job)), upload.record.name
         path = resolve_table(file, chain([self._folder], self.library.folders()), self.limits)
-        return read_files(system, [path], job), Path(file).name
+        return read_files(system, [path], _ending_with(job)), Path(file).name
+
+
+def _read_examples_to_try(system: System, folder: Path, job: Job) -> list[Example]:
+    """Return some dev examples with different sources; none if their file is gone."""
+    if system.is_language_model:
+        return []
+    try:
+        return read_dev_examples(system, folder, EXAMPLES, _ending_with(job))
+    except JobEnded:
+        raise
+    except UserError:
+        return []
+
+
+def _ending_with(job: Job) -> OnRow:
+    """Return what is to be called after each row, so that reading ends when the job does."""
+    return lambda _: job.checkpoint()
 
 
 def _file_sources(system: System) -> set[str]:

@@ -13,11 +13,11 @@ from itertools import chain, count
 from pathlib import Path
 
 from dragoman.errors import UserError
+from dragoman.evaluation.run_data import find_data_files
 from dragoman.inference.system import System
 from dragoman.serving.queue import UNLIMITED, Job
 from dragoman.studio import records
 from dragoman.studio.cache import ResultCache
-from dragoman.studio.run_data import find_data_files
 from dragoman.studio.views.runs import WEIGHTS, describe_run
 
 CACHED_RESULTS = 12  # searches, maps and errors of a run, so that a tree needs no second search

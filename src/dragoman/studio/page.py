@@ -8,13 +8,13 @@ from pathlib import Path
 from dragoman import __version__
 from dragoman.data.examples import Example
 from dragoman.errors import UserError
+from dragoman.evaluation.run_data import read_test_examples
 from dragoman.inference.predictions import Raw
 from dragoman.inference.system import System
 from dragoman.studio import records
 from dragoman.studio.bundle import write_html
 from dragoman.studio.inspection import inspect
 from dragoman.studio.records import Inspected, Page, PredictRequest
-from dragoman.studio.run_data import read_test_examples
 from dragoman.studio.views.attention import Which, count_maps, describe_attention
 from dragoman.studio.views.errors import describe_errors
 from dragoman.studio.views.media import link_thumbnail, make_data_url

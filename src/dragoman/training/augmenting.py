@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dragoman.data.augment.apply import MADE_HEADER, augment_data, describe_made, read_lines
+from dragoman.data.augment.apply import MADE_HEADER, augment_data, describe_made, note_unread, read_lines
 from dragoman.data.splits import PathLike, read_data
 from dragoman.errors import UserError
 from dragoman.files import write_atomically
@@ -27,9 +27,10 @@ class Augmented:
     counts: Mapping[str, int] = field(default_factory=dict)
     made_of: int = 0  # training rows
     out: Path | None = None  # the file that they are in
+    notes: tuple[str, ...] = ()  # what was left unread
 
     def __str__(self) -> str:
-        return describe_made(dict(self.counts), self.made_of)
+        return "\n".join([describe_made(dict(self.counts), self.made_of), *self.notes])
 
 
 def augment(
@@ -97,7 +98,9 @@ def augment(
         rows += [(text, line) for line, text in back if text not in held_out]
         counts["back-translated"] = sum(text not in held_out for _, text in back)
     path = None if out is None else _write(rows, Path(out))
-    return Augmented(tuple(rows), counts, len(data.train) - len(made), path)
+    given = [each for each in (config.augment.targets, targets, sources) if each is not None]
+    notes = [note for each in dict.fromkeys(map(str, given)) for note in note_unread(each)]
+    return Augmented(tuple(rows), counts, len(data.train) - len(made), path, tuple(notes))
 
 
 def _pair_with(run: PathLike, texts: Sequence[str], name: str, counts: dict[str, int]) -> list[tuple[str, str]]:

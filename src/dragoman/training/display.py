@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.errors import UserError
 from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated, Warned
-from dragoman.training.forecast import kept_of_limit
+from dragoman.training.forecast import expect_last_update, expect_seconds_left
 from dragoman.training.lines import (
     end_line,
     fold,
@@ -83,20 +83,11 @@ class ProgressDisplay:
         None: it cannot be told yet.
         """
         last = self.last_update if self.last_update < ENDLESS else None
-        if self.max_time is None:
-            return last
-        first = self.first_step
-        if step is None or first is None or step.update == first.update:
-            return None
-        kept = 0.0
-        if self.trainer is not None:
+        ending = 0.0
+        if self.trainer is not None and step is not None:
             progress = self.trainer.progress
             ending = self.trainer.ending.seconds(progress.validation_seconds, step.seconds / max(progress.tokens, 1))
-            kept = kept_of_limit(self.max_time, ending)
-        per_update = (step.seconds - first.seconds) / (step.update - first.update)
-        left = max(0.0, self.max_time - kept - step.seconds)
-        reached = step.update + round(left / max(per_update, 1e-9))
-        return reached if last is None else min(last, reached)
+        return expect_last_update(last, self.max_time, self.first_step, step, ending)
 
     def close(self) -> None:
         """Remove what would stand in the way of other output."""
@@ -233,11 +224,9 @@ class LiveProgress(TerminalProgress):
 
     def _time_left(self, step: Stepped, first: Stepped) -> str:
         """Return the time until the last update or until ``max_time``, whichever is sooner."""
-        updates = step.update - first.update
-        seconds = [] if self.max_time is None else [max(0.0, self.max_time - step.seconds)]
-        if updates and self.last_update < ENDLESS:
-            seconds.append((step.seconds - first.seconds) / updates * (self.last_update - step.update))
-        return f" · {format_duration(min(seconds))} left" if seconds else ""
+        last = self.last_update if self.last_update < ENDLESS else None
+        seconds = expect_seconds_left(last, self.max_time, first, step)
+        return "" if seconds is None else f" · {format_duration(seconds)} left"
 
 
 def _print_resumed(event: Started) -> None:

@@ -40,6 +40,9 @@ class Started:
     batches: int  # per epoch
     padding: float  # share of the target positions
     source_padding: float
+    max_time: float | None = None  # seconds of training, earlier sessions of the run included
+    ending_tokens: int = 0  # of the work after the last update (``forecast.Ending``), which the limit covers too
+    ending_validations: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

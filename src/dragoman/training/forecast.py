@@ -10,6 +10,7 @@ from dragoman.data.examples import references
 from dragoman.data.splits import Data, validation_sample
 from dragoman.recipe.schema import Recipe
 from dragoman.training.checkpoints.progress import Progress
+from dragoman.training.events import Stepped
 
 MOST_OF_LIMIT = 0.5  # the largest share of a time limit that is kept for the work after the last update
 # Measured on recurrent models and Transformers: a validation takes about as long as training on twice its tokens,
@@ -64,6 +65,33 @@ class Forecast:
     def kept(self) -> float:
         """Return the seconds of the limit that are kept for the work after the last update."""
         return 0.0 if self.limit is None else kept_of_limit(self.limit, self.ending)
+
+
+def expect_last_update(
+    last: int | None, limit: float | None, first: Stepped | None, step: Stepped | None, ending: float
+) -> int | None:
+    """Return the update at which training ends: the last one, or the one that a time limit lets it get to.
+
+    ``first`` and ``step`` are the first and the latest report since the program started, between which the speed is
+    measured; ``ending`` are the seconds of the work after the last update. None: it cannot be told yet.
+    """
+    if limit is None:
+        return last
+    if step is None or first is None or step.update == first.update:
+        return None
+    per_update = (step.seconds - first.seconds) / (step.update - first.update)
+    left = max(0.0, limit - kept_of_limit(limit, ending) - step.seconds)
+    reached = step.update + round(left / max(per_update, 1e-9))
+    return reached if last is None else min(last, reached)
+
+
+def expect_seconds_left(last: int | None, limit: float | None, first: Stepped, step: Stepped) -> float | None:
+    """Return the seconds until the last update or until the time limit, whichever is sooner; None: both are unknown."""
+    updates = step.update - first.update
+    seconds = [] if limit is None else [max(0.0, limit - step.seconds)]
+    if updates and last is not None:
+        seconds.append((step.seconds - first.seconds) / updates * (last - step.update))
+    return min(seconds, default=None)
 
 
 def kept_of_limit(limit: float, ending: float) -> float:

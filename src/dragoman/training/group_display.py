@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.runs.history import METRICS, read_metrics
 from dragoman.training.display import NARROW
 from dragoman.training.events import ENDLESS, Event, Started, Stepped, Stopped, Validated
+from dragoman.training.forecast import Ending, expect_last_update, expect_seconds_left
 from dragoman.training.lines import format_duration
 from dragoman.training.pool import JobEnded, JobStarted, PoolEvent, Waiting
 
@@ -53,6 +54,39 @@ class Follower:
                 self._validated = event.update
             events.append(event)
         return events
+
+
+class Pace:
+    """How far a run is and how far it will get, from what it reports."""
+
+    def __init__(self, started: Started) -> None:
+        self.last = started.last_update if started.last_update < ENDLESS else None
+        self.limit = started.max_time
+        self.ending = Ending(started.ending_tokens, started.ending_validations)
+        self.first: Stepped | None = None  # since the run started or was resumed
+        self.step: Stepped | None = None  # the latest
+        self.validation = 0.0  # seconds that the last one took
+
+    def follow(self, event: Event) -> None:
+        """Take note of a report."""
+        if isinstance(event, Stepped):
+            self.first, self.step = self.first or event, event
+        elif isinstance(event, Validated) and self.step is not None and self.step.update == event.update:
+            self.validation = max(0.0, event.seconds - self.step.seconds)
+
+    def expected_last(self) -> int | None:
+        """Return the update at which the run will end: its last one, or the one that its time limit lets it get to."""
+        ending = 0.0
+        if self.step is not None:
+            ending = self.ending.seconds(self.validation, 1.0 / max(self.step.tokens_per_second, 1e-9))
+        return expect_last_update(self.last, self.limit, self.first, self.step, ending)
+
+    def time_left(self) -> str:
+        """Return the time that training will still take, in words; nothing if it cannot be told."""
+        if self.first is None or self.step is None:
+            return ""
+        seconds = expect_seconds_left(self.last, self.limit, self.first, self.step)
+        return "" if seconds is None else f" · {format_duration(seconds)} left"
 
 
 class GroupDisplay:
@@ -146,7 +180,7 @@ class GroupBars(GroupDisplay):
         )
         self._tasks: dict[str, TaskID] = {}
         self._best: dict[str, str] = {}
-        self._last: dict[str, int] = {}
+        self._paces: dict[str, Pace] = {}
 
     def started(self, job: Job) -> None:
         """Add a bar."""
@@ -157,14 +191,19 @@ class GroupBars(GroupDisplay):
     def show(self, name: str, event: Event) -> None:
         """Move the bar of a run."""
         task = self._tasks[name]
+        pace = self._paces.get(name)
+        if pace is not None:
+            pace.follow(event)
         if isinstance(event, Started):
-            self._last[name] = event.last_update
-            total = event.last_update if event.last_update < ENDLESS else None
+            pace = self._paces[name] = Pace(event)
+            total = pace.expected_last()
             self.progress.update(task, total=total, completed=event.update, status=f"update {event.update:,}")
         elif isinstance(event, Stepped):
-            last = f" of {self._last[name]:,}" if self._last.get(name, ENDLESS) < ENDLESS else ""
-            status = f"update {event.update:,}{last} · loss {event.loss:.3f}{self._best[name]}"
-            self.progress.update(task, completed=event.update, status=status)
+            last = None if pace is None else pace.expected_last()
+            left = "" if pace is None or self.is_narrow else pace.time_left()
+            of_all = "" if last is None else f" of {last:,}"
+            status = f"update {event.update:,}{of_all} · loss {event.loss:.3f}{self._best[name]}{left}"
+            self.progress.update(task, completed=event.update, total=last, status=status)
         elif isinstance(event, Validated) and event.best:
             metric = "" if self.is_narrow else f" {event.metric}"
             self._best[name] = f" · best{metric} {abs(event.score):.2f}"

@@ -300,7 +300,7 @@ def _card_facts(planned: Plan, system: System, folder: Path, stopped: Stopped, s
         folder,
         system.recipe,
         system.model.parameters_count,
-        system.target.kind,
+        system.target.units,
         system.target.size,
         planned.data.to_json(),
         side,

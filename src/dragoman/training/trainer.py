@@ -117,7 +117,8 @@ class Trainer:
             yield Stopped(progress.update, PAUSED, False, progress.seconds)
             return
         padding = self.data.padding(batches, (config.seed, progress.epoch))
-        yield Started(progress.update, last_update, len(batches), *padding)
+        ending = self.ending.tokens, self.ending.validations
+        yield Started(progress.update, last_update, len(batches), *padding, config.max_time, *ending)
         yield from self._warnings()
         validate_every = config.validate_every or self.updates_per_epoch
         meter = Meter(progress.window)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from dragoman.data.augment.hallucinating import hallucinate
@@ -44,6 +45,7 @@ def augment_data(data: Data, config: DataConfig) -> Data:
             f"hallucinated: {counts.get('hallucinated', 0):,} of {settings.hallucinate:,} rows could be made; the "
             "others need rows whose source and target share three letters or more"
         )
+    notes += [] if settings.targets is None else note_unread(settings.targets)
     audits = {**data.audits, "train": replace(audit, notes=[*audit.notes, *notes])}
     return replace(data, train=[*data.train, *made], audits=audits, augmented=counts)
 
@@ -104,16 +106,27 @@ def turn_round(source: str, target: str, spellings: tuple[Spelling, Spelling]) -
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """Read the distinct lines of a text file, in order, without those that are blank."""
+    """Read the distinct lines of a text file, in order, without those that are blank: of the first ``MOST_TARGETS``."""
     try:
         with open(path, encoding="utf-8") as file:
-            lines = dict.fromkeys(tidy(line) for line, _ in zip(file, range(MOST_TARGETS), strict=False))
+            lines = dict.fromkeys(map(tidy, islice(file, MOST_TARGETS)))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
     lines.pop("", None)
     if not lines:
         raise UserError(f"{path}: it has no line with text")
     return list(lines)
+
+
+def note_unread(path: str | Path) -> list[str]:
+    """Say how many lines of a text file ``read_lines`` does not read, if there are any."""
+    with open(path, "rb") as file:
+        lines = sum(1 for _ in file)
+    if lines <= MOST_TARGETS:
+        return []
+    return [
+        f"{path}: the first {MOST_TARGETS:,} of its {lines:,} lines are read; {lines - MOST_TARGETS:,} are not used"
+    ]
 
 
 def _read_pairs(path: str, data: Data, config: DataConfig) -> Sequence[Example]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dragoman.config import nearest
 from dragoman.data.examples import SOURCE, TARGET
@@ -33,20 +33,36 @@ class Candidates:
     files: Sequence[int]  # columns of paths
     what: str
     in_memory: bool = False  # the table is an argument in Python
+    first_row: tuple[str, ...] | None = None  # its cells, if it may be a header or data
 
     def describe(self) -> str:
         """Return how many there are, with their names."""
         # a row may have more cells than the row that the names are from
         shown = self.shown if self.shown is None or len(self.shown) > max(self.columns, default=0) else None
+        if self.first_row is not None:
+            shown = None
         names = "" if shown is None else f" ({', '.join(shown[column] for column in self.columns[:12])})"
         return f"{self.where}: {len(self.columns)} {self.what}{names}"
 
+    def advise(self, sources: Sequence[int], target: int | None) -> str:
+        """Return how to select columns, as an example: these ones."""
+        if self.first_row is None:
+            return f"say which, for example: {self.options(sources, target)}"
+        cells = " | ".join(shorten_names(self.first_row[:12]))
+        by_number = replace(self, shown=None).options(sources, target)
+        if self.shown is None:
+            return f"say which by number, for example: {by_number}; the first row is: {cells}"
+        return (
+            f"say which. The first row is: {cells}. If it names the columns, select them by name, for example: "
+            f"{self.options(sources, target)}; if it is data, by number: {by_number}"
+        )
+
     def propose(self, usual_target: int | None) -> str:
-        """Return options that select columns, as an example."""
+        """Return how to select source and target, with an example."""
         columns = list(self.columns) if len(self.columns) > 1 else list(range(self.width))
         target = usual_target if usual_target in columns else columns[-1]
         sources = [column for column in columns if column != target]
-        return self.options(sources if len(columns) <= PROPOSED else sources[:1], target)
+        return self.advise(sources if len(columns) <= PROPOSED else sources[:1], target)
 
     def options(self, sources: Sequence[int], target: int | None) -> str:
         """Return the options, of the command line or in Python, that select these columns."""
@@ -89,7 +105,7 @@ def choose(
         if source is None or usual_target is None:
             if len(candidates.columns) != 2:
                 raise UserError(
-                    f"{candidates.describe()}, and which are source and target is not clear; say which, for example: "
+                    f"{candidates.describe()}, and which are source and target is not clear; "
                     f"{candidates.propose(usual_target)}"
                 )
             files = [column for column in candidates.files if column in candidates.columns]
@@ -114,12 +130,10 @@ def _other(
         given = [column for column in taken if column is not None]
         if side == SOURCE:
             few = len(free) + len(given) <= PROPOSED
-            example = candidates.options(free if few else free[:1], given[0] if given else None)
+            advice = candidates.advise(free if few else free[:1], given[0] if given else None)
         else:
-            example = candidates.options([], usual_target if usual_target in free else free[-1] if free else given[-1])
-        raise UserError(
-            f"{candidates.describe()}, and which is the {side} is not clear; say which, for example: {example}"
-        )
+            advice = candidates.advise([], usual_target if usual_target in free else free[-1] if free else given[-1])
+        raise UserError(f"{candidates.describe()}, and which is the {side} is not clear; {advice}")
     return free[0]
 
 

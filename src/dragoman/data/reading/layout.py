@@ -75,7 +75,14 @@ def _find_by_place(table: Table, sample: Sample, first: int, selection: ColumnSe
     rows = [row for _, row in cells_of_rows[has_header:] if len(row) == width]
     shown = tuple(names) if has_header or (table.may_have_header and look_like_names(cells, rows[1:])) else None
     candidates = Candidates(
-        where, width, tuple(range(width)), shown, file_columns(rows, width), "columns", table.format == IN_MEMORY
+        where,
+        width,
+        tuple(range(width)),
+        shown,
+        file_columns(rows, width),
+        "columns",
+        table.format == IN_MEMORY,
+        None if has_header or not table.may_have_header else tuple(names),
     )
     columns, sides = choose(selection, candidates, tuple(names) if has_header else None)
     known = tuple(names) if has_header else None

@@ -162,6 +162,11 @@ class Tokenizer(ABC):
         """How often each id occurs in the texts that the tokeniser was fitted on; slots do not."""
         return (*self.vocabulary.counts, *[0] * self.slots) if self.slots else self.vocabulary.counts
 
+    @property
+    def units(self) -> str:
+        """What a person calls the tokens, in the plural."""
+        return self.kind
+
     def encode(self, text: str) -> list[int]:
         """Return the ids of ``text``, without BOS and EOS; UNK for what is not known."""
         return self._encode(clean(text, self.normalize))

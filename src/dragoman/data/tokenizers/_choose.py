@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dragoman.data.tokenizers.symbols import split
+from dragoman.data.tokenizers.symbols import LONGEST_SYMBOL, split
 from dragoman.data.tokenizers.words import units
 
 _SAMPLE = 10_000  # rows examined, evenly spread
@@ -85,7 +85,7 @@ def _choose(texts: Sequence[str], side: str) -> tuple[str, str, bool]:
             False,
         )
     # Phones and the like: short, several in a row. With few rows, one half may lack some of the other half's phones.
-    if per_row >= 3 and symbol_length <= 3 and one_word < 0.5 and _phones(symbols, symbol_length):
+    if per_row >= 3 and symbol_length <= LONGEST_SYMBOL and one_word < 0.5 and _phones(symbols, symbol_length):
         return (
             "symbols",
             f"{side}: symbols, because rows are made of {symbols.distinct} short symbols between spaces "
@@ -93,7 +93,11 @@ def _choose(texts: Sequence[str], side: str) -> tuple[str, str, bool]:
             False,
         )
     if one_word >= 0.9 and symbols.distinct <= 100 and symbols.closed(repeats=20):
-        return "symbols", f"{side}: symbols, because every row is one of {symbols.distinct} labels{looked}.", False
+        return (
+            "symbols",
+            f"{side}: a token for each label (symbols), because every row is one of {symbols.distinct} labels{looked}.",
+            False,
+        )
     if one_word >= 0.5 or symbol_length > 15:
         return (
             "characters",
@@ -105,7 +109,8 @@ def _choose(texts: Sequence[str], side: str) -> tuple[str, str, bool]:
     if symbols.closed() and not _punctuated(rows):
         return (
             "symbols",
-            f"{side}: symbols, because rows are made of a closed set of {symbols.distinct} words{looked}.",
+            f"{side}: a token for each word (symbols), because rows are made of a closed set of {symbols.distinct} "
+            f"words{looked}.",
             True,
         )
     if per_row <= 3 and long_row <= 40:

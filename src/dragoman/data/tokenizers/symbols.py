@@ -12,8 +12,10 @@ from typing import Self
 import numpy as np
 
 from dragoman.data.tokenizers._base import UNKNOWN, LoweredTokenizer, Tokenizer, TokenizerConfig, clean
-from dragoman.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from dragoman.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from dragoman.types import Spelling
+
+LONGEST_SYMBOL = 3  # characters on average; what is longer between spaces is called a word
 
 
 class Symbols(Tokenizer):
@@ -27,6 +29,13 @@ class Symbols(Tokenizer):
         for text in texts:
             seen.update(split(clean(text, config.normalize)))
         return cls(Vocabulary.build(seen, min_count=config.min_count), config.normalize)
+
+    @property
+    def units(self) -> str:
+        """What a person calls the tokens: symbols if they are as short as phones and tags are, else words."""
+        counts = self.vocabulary.counts[len(SPECIALS) :]
+        letters = sum(len(symbol) * count for symbol, count in zip(self.vocabulary.symbols, counts, strict=True))
+        return "words" if letters > LONGEST_SYMBOL * sum(counts) else "symbols"
 
     def canonical(self, text: str) -> str:
         return " ".join(split(super().canonical(text)))

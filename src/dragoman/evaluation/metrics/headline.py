@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dragoman.data.tokenizers.symbols import LONGEST_SYMBOL
 from dragoman.evaluation.metrics.bleu import bleu_tokenizer
 from dragoman.evaluation.metrics.words import split_words
 
@@ -41,7 +42,10 @@ def choose_metrics(tokenizer: str, targets: Sequence[str], classes: int = 0) -> 
     by_word = ("exact", "wer", "cer") if has_words else ("exact", "cer")
     by_character = ("exact", "cer", "wer") if has_words else ("exact", "cer")
     if tokenizer == "symbols":
-        return MetricChoice("exact", by_word, "targets are sequences of symbols: a sequence is right or wrong")
+        words = [word for target in targets for word in split_words(target)]
+        are_short = sum(map(len, words)) <= LONGEST_SYMBOL * len(words)
+        what = "symbols" if are_short else "words from a small set"
+        return MetricChoice("exact", by_word, f"targets are sequences of {what}: a sequence is right or wrong")
     spaceless = bleu_tokenizer([[target] for target in targets]) != "13a" if targets else False
     # Without spaces, a word is about two characters long.
     lengths = [len(target) / 2 if spaceless else len(split_words(target)) for target in targets]

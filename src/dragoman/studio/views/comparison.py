@@ -17,6 +17,7 @@ def describe_comparison(
     ``system`` is one of the two, which read the same sources; ``link`` says how the page finds one that is a file.
     """
     plain = comparison.to_json() | {"a": ids[0], "b": ids[1]}
+    del plain["note"]  # is about the table of the command line
     scores = [score | {"smallest": score["p_value"] <= SMALLEST_P} for score in plain["scores"]]
     rows = []
     for row in plain["rows"]:

@@ -56,7 +56,7 @@ def describe_prediction(
         outputs=outputs,
         classes=[
             records.ClassProbability(label=label, probability=share)
-            for label, share in session.class_probabilities([prepared], smoothed=False)[0].items()
+            for label, share in session.class_probabilities([prepared])[0].shown.items()
         ],
         axes=describe_axes(inspection, locate),
         cross=count_maps(system, "cross"),

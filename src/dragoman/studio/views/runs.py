@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dragoman.evaluation.metrics import Report
+from dragoman.evaluation.run_data import find_data_files, is_from_memory
 from dragoman.files import read_json
 from dragoman.parts import kind_of, part
 from dragoman.runs.history import AUDIT, read_audit, read_evaluation, read_metrics
 from dragoman.runs.setup import Setup
 from dragoman.search.options import SearchConfig
 from dragoman.studio import records
-from dragoman.studio.run_data import find_data_files, is_from_memory
 
 WEIGHTS = "model.safetensors"
 

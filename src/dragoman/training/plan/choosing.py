@@ -20,6 +20,7 @@ from dragoman.parts import dump, part
 from dragoman.process.devices import pick_device
 from dragoman.process.memory import total_memory
 from dragoman.recipe import auto
+from dragoman.recipe.classes import describe_classes, find_classes
 from dragoman.recipe.limits import (
     MOST_MEMORY,
     USUAL_LIMIT,
@@ -33,7 +34,6 @@ from dragoman.recipe.limits import (
 from dragoman.recipe.memory import Sizes, estimate_memory
 from dragoman.recipe.schema import Recipe, SourceConfig, make_recipe
 from dragoman.training.corpus import EncodedExamples
-from dragoman.training.plan.classes import describe_classes, find_classes
 from dragoman.training.plan.describing import describe_recipe
 from dragoman.training.plan.fitting import FittedData
 from dragoman.training.plan.reading import ReadData
@@ -282,10 +282,12 @@ def describe_memory(settled: Settled) -> list[str]:
     """Describe how much memory the longest row needs."""
     total = total_memory()
     here = f", of {format_bytes(total)} here" if total else ""
-    return [
-        f"memory: about {format_bytes(settled.memory)}{here}; the longest training row has {settled.sizes.longest:,} "
-        f"{'positions' if settled.shape.frames else 'tokens'}"
-    ]
+    unit = "positions" if settled.shape.frames else "tokens"
+    longest = f"the longest training row has {settled.sizes.longest:,} {unit}"
+    if len(settled.sizes.sources) > 1:
+        sides = {**settled.sizes.sources, TARGET: settled.sizes.target}
+        longest = f"the longest of each side: {', '.join(f'{name} {count:,}' for name, count in sides.items())} {unit}"
+    return [f"memory: about {format_bytes(settled.memory)}{here}; {longest}"]
 
 
 def describe_validation(metric: metrics.MetricChoice, data: Data, is_classifier: bool = False) -> list[str]:

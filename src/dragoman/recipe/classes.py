@@ -3,22 +3,66 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.errors import UserError
+from dragoman.tables import shorten
 
 MOST_CLASSES = 200
 FEWEST_ROWS = 5  # per class, on average
 LONGEST_CLASS = 3  # words
 NAMED = 6  # classes that a sentence lists
+LISTED = 10  # classes that ``check`` lists with their counts
+LABEL_WIDTH = 30  # characters of a label there
 
 
-def find_classes(train: Iterable[str], held_out: Iterable[str], target: Tokenizer, wanted: str) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The labels that training will take as classes, with the number of rows of each, the most frequent first."""
+
+    counts: Mapping[str, int]
+
+    @property
+    def share(self) -> float:
+        """Return the share of the rows that have the most frequent label."""
+        return max(self.counts.values()) / sum(self.counts.values())
+
+    def lines(self) -> list[str]:
+        """Return sentences and a small table for people."""
+        total, most = sum(self.counts.values()), max(self.counts, key=lambda label: self.counts[label])
+        listed = list(self.counts.items())[:LISTED]
+        width = max(len(shorten(label, LABEL_WIDTH)) for label, _ in listed)
+        lines = [
+            f"Classes: the targets are {len(self.counts)} labels, and train makes a classifier of them",
+            *(
+                f"  {shorten(label, LABEL_WIDTH):<{width}}  {count:>9,}  {count / total:>6.1%}"
+                for label, count in listed
+            ),
+        ]
+        if len(self.counts) > LISTED:
+            rest = sum(list(self.counts.values())[LISTED:])
+            lines.append(f"  and {len(self.counts) - LISTED} more labels, with {rest:,} rows together")
+        lines.append(
+            f"  always answering {shorten(most, LABEL_WIDTH)!r} would be right for {self.share:.1%} of the rows"
+        )
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as plain values."""
+        return {"counts": dict(self.counts), "majority": next(iter(self.counts)), "share": self.share}
+
+
+def find_classes(
+    train: Iterable[str], held_out: Iterable[str], target: Tokenizer | None, wanted: str
+) -> tuple[str, ...]:
     """Return the classes, the most frequent first; nothing where targets are texts.
 
     Targets are classes if few short ones occur again and again in training, and the held-out rows have no others.
-    ``wanted`` is the setting ``target.classes``.
+    ``target`` has to be able to write each of them; None: that is not looked at. ``wanted`` is the setting
+    ``target.classes``.
     """
     if wanted == "no":
         return ()
@@ -35,6 +79,8 @@ def find_classes(train: Iterable[str], held_out: Iterable[str], target: Tokenize
             f"target.classes = yes: the training rows have {len(classes):,} distinct targets, but a classifier has 2 "
             f"to {MOST_CLASSES} classes; leave the setting out"
         )
+    if target is None:
+        return classes
     lost = [label for label in classes if target.decode(target.encode(label)) != label]
     if lost and wanted == "yes":
         raise UserError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from dragoman.data.examples import Example, identity
 from dragoman.data.reading.table import IN_MEMORY
@@ -12,18 +13,19 @@ from dragoman.errors import UserError
 from dragoman.evaluation.reading import read_examples, source_kinds
 from dragoman.inference.system import System
 from dragoman.runs.history import AUDIT, read_audit
-from dragoman.serving.queue import UNLIMITED, Job, JobEnded
+
+OnRow: TypeAlias = Callable[[int], object]  # called with the number of rows read so far; it may end reading by raising
 
 
-def read_files(system: System, files: Sequence[str], job: Job = UNLIMITED) -> list[Example]:
+def read_files(system: System, files: Sequence[str], on_row: OnRow | None = None) -> list[Example]:
     """Read a file, or two parallel ones, as the run's training files were read."""
     for path in files:
         if not Path(path).exists():
             raise UserError(f"{path}: no such file; give a file like those that the run was trained on")
-    return list(read_examples(system, files, on_row=lambda _: job.checkpoint()).examples)
+    return list(read_examples(system, files, on_row=on_row).examples)
 
 
-def read_run_data(system: System, folder: Path, job: Job = UNLIMITED) -> Data:
+def read_run_data(system: System, folder: Path, on_row: OnRow | None = None) -> Data:
     """Read the run's train, dev and test examples.
 
     Held-out examples are the same as in training, since they are chosen by the source itself. If a
@@ -43,29 +45,22 @@ def read_run_data(system: System, folder: Path, job: Job = UNLIMITED) -> Data:
         )
     held_out = files.get("dev"), files.get("test")
     kinds = source_kinds(system)
-    return read_data(train, *held_out, system.recipe.reading, kinds, on_row=lambda _: job.checkpoint())
+    return read_data(train, *held_out, system.recipe.reading, kinds, on_row=on_row)
 
 
-def read_test_examples(system: System, folder: Path, job: Job = UNLIMITED) -> tuple[list[Example], str]:
+def read_test_examples(system: System, folder: Path, on_row: OnRow | None = None) -> tuple[list[Example], str]:
     """Return the run's test examples and "test", or if it has none its dev examples and "dev"."""
-    data = read_run_data(system, folder, job)
+    data = read_run_data(system, folder, on_row)
     return list(data.test or data.dev), "test" if data.test else "dev"
 
 
-def read_examples_to_try(system: System, folder: Path, count: int, job: Job = UNLIMITED) -> list[Example]:
-    """Return up to ``count`` dev examples with different sources, in their order; none if their file is gone.
+def read_dev_examples(system: System, folder: Path, count: int, on_row: OnRow | None = None) -> list[Example]:
+    """Return up to ``count`` dev examples with different sources, in their order.
 
     A dev file is read by itself. Only rows that were held out of the training file need the whole of it.
     """
-    if system.is_language_model:
-        return []
-    try:
-        dev = find_data_files(folder).get("dev")
-        examples = read_files(system, dev, job) if dev else read_run_data(system, folder, job).dev
-    except JobEnded:
-        raise
-    except UserError:
-        return []
+    dev = find_data_files(folder).get("dev")
+    examples = read_files(system, dev, on_row) if dev else read_run_data(system, folder, on_row).dev
     different = {identity(example): example for example in reversed(examples)}
     return list(reversed(different.values()))[:count]
 
