@@ -18,6 +18,7 @@ from dragoman.inference.ensembles import ensemble
 from dragoman.inference.system import System
 from dragoman.training.plan import plan
 from dragoman.training.run import train
+from dragoman.types import NOTHING, SLOT
 
 LETTERS = "abcdefghijklmnopqrst"
 SETTINGS: dict[str, Any] = {
@@ -87,8 +88,10 @@ def test_tokens_are_matched_by_their_strings() -> None:
     assert copier.writer("foo baz").decode([target.vocabulary.id("foo"), len(target.vocabulary)]) == "foo baz"
     written = {text: copier.table[source.encode(text)[0]] for text in ("foo", "bar", "call")}
     assert written["foo"] == target.vocabulary.id("foo") and written["bar"] == target.vocabulary.id("bar")
-    assert written["call"] == -1
-    assert copier.table[EOS] == EOS and copier.table[UNK] == -1
+    assert written["call"] == NOTHING  # no target has it
+    assert copier.table[EOS] == NOTHING and copier.table[UNK] == SLOT
+    rare = fit(TokenizerConfig(kind="symbols", min_count=2), ["foo ( bar )", "foo ( call )"]).with_slots(2)
+    assert Copier(source, rare).table[source.encode("call")[0]] == SLOT  # some targets may have it
 
 
 @pytest.mark.parametrize("kind", ["characters", "symbols", "words"])
@@ -111,8 +114,7 @@ def test_bytes_have_no_slots() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"decoder": {"kind": "rnn", "context": "initial"}}, "has no attention"),
-        ({"decoder": {"kind": "rnn", "selection": "hard"}}, "soft attention"),
+        ({"decoder": {"kind": "concat"}, "encoder": {"kind": "identity"}}, "reads the source itself"),
         ({"encoder": {"kind": "pyramid"}}, "one encoder state for each token"),
         ({"training": {"ctc": 0.3}}, "CTC has no slots"),
     ],

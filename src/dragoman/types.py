@@ -172,7 +172,7 @@ class Memory:
     mask: Tensor  # (B, S) True = real
     values: Tensor | None = None  # (B, S, D) what attention averages; None = the states themselves
     summary: Tensor | None = None  # (B, L, P, D) last states: L layers of P parts (LSTM: hidden and cell), or None
-    copies: Tensor | None = None  # (B, S) the target token that each position writes if it is copied, or None
+    copies: Tensor | None = None  # (B, S) the target token that each position writes if it is copied; < 0: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +299,15 @@ class Reading:
     weight: float  # of a source token in the loss; that of a target token is 1
 
 
+SLOT, NOTHING = -1, -2  # of a source position that writes no target token: it writes a slot, or cannot be copied
+
+
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """What a step may copy from its source, and the gate between that and what it generates."""
+    """What a step may copy from its source: together with what it generates, the probabilities sum to 1."""
 
-    gate: Tensor  # (N, T) logits: how likely the token is generated
-    weights: Tensor  # (N, T, S) attention: which position is copied, if one is
+    log_generate: Tensor  # (N, T) log-probability that the token is generated
+    weights: Tensor  # (N, T, S) probability that a position is copied; 0 if it writes nothing
     targets: Tensor  # (N, S) the token that each position writes
     vocabulary: int  # V, with the slots; the readout has logits of those before the slots
 
@@ -312,19 +315,16 @@ class Copies:
         """Return the log-probabilities (N, T, V) of tokens that are generated, with these logits, or copied."""
         import torch
 
-        generated = logits.float().log_softmax(-1)
+        generated = logits.float().log_softmax(-1) + self.log_generate[..., None]
         slots = self.vocabulary - generated.shape[-1]
         generated = torch.nn.functional.pad(generated, (0, slots), value=-torch.inf)
-        copied = torch.zeros_like(generated)
         targets = self.targets[:, None].expand(-1, generated.shape[1], -1)
-        copied = copied.scatter_add(2, targets, self.weights.float())
-        gate = self.gate.float()[..., None]
-        keep, copy = torch.nn.functional.logsigmoid(gate), torch.nn.functional.logsigmoid(-gate)
-        return torch.logaddexp(generated + keep, copied.log() + copy)
+        copied = torch.zeros_like(generated).scatter_add(2, targets, self.weights)
+        return torch.logaddexp(generated, copied.log())
 
     def last(self) -> Copies:
         """Return what may be copied after the last token, T = 1."""
-        return replace(self, gate=self.gate[:, -1:], weights=self.weights[:, -1:])
+        return replace(self, log_generate=self.log_generate[:, -1:], weights=self.weights[:, -1:])
 
 
 @dataclass(frozen=True, slots=True)

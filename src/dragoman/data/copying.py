@@ -1,7 +1,9 @@
 """Copies of source symbols in targets: which target token a source token writes, and what a slot stands for.
 
 Tokens of the two sides are matched by their strings. A position of the source whose string is no
-target token has a slot: the i-th such position is slot i, an id after the target's vocabulary.
+target token has a slot: the i-th such position is slot i, an id after the target's vocabulary. The
+end symbol of a source writes nothing. Nor does a token that the source's tokeniser knows, if no
+target of the training rows has it, such as a tag.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import numpy as np
 
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, EOS, PAD, UNK
+from dragoman.types import NOTHING, SLOT
 
 
 class Copier:
@@ -19,15 +22,17 @@ class Copier:
         self.source, self.target = source, target
         self._own = source.kind != target.kind  # spaces around a word belong to its string only within one kind
         known = {self._key(target.vocabulary.symbol(index)): index for index in self._ordinary(target)}
-        self.table = np.full(len(source.vocabulary), -1, dtype=np.int64)  # target tokens; -1: none
+        # a target's token may be unknown if rare ones were left out of its vocabulary; else all of them are known
+        missing = SLOT if target.vocabulary.counts[UNK] else NOTHING
+        self.table = np.full(len(source.vocabulary), SLOT, dtype=np.int64)  # target tokens, SLOT or NOTHING
         for index in self._ordinary(source):
-            self.table[index] = known.get(self._key(source.vocabulary.symbol(index)), -1)
-        self.table[[PAD, BOS, EOS]] = [PAD, UNK, EOS]
+            self.table[index] = known.get(self._key(source.vocabulary.symbol(index)), missing)
+        self.table[[PAD, BOS, EOS]] = NOTHING
 
     def symbols(self, text: str) -> list[str]:
         """Return the string of each slot of a source text."""
         ids, strings = self.source.encode(text), self.source.strings(text)
-        unknown = [string for index, string in zip(ids, strings, strict=True) if self.table[index] < 0]
+        unknown = [string for index, string in zip(ids, strings, strict=True) if self.table[index] == SLOT]
         return unknown[: self.target.slots]
 
     def writer(self, text: str) -> Tokenizer:

@@ -62,7 +62,8 @@ def build_model(recipe: Recipe, modalities: Mapping[str, Modality], target: Toke
         (modality,) = modalities.values()
         assert modality.tokenizer is not None
         table = torch.from_numpy(Copier(modality.tokenizer, target).table)
-        model.copying = Copying(model.decoder, table, target.slots, UNK)
+        assert memory is not None
+        model.copying = Copying(model.decoder, table, target.slots, UNK, memory_width=memory.width)
     return model.eval()
 
 
@@ -168,16 +169,12 @@ def _check_pairing(recipe: Recipe) -> None:
 
 
 def _check_copying(recipe: Recipe, model: Model) -> None:
-    """Refuse to copy where attention does not point at single tokens of the source."""
-    kind, decoder = kind_of(recipe.decoder), model.decoder
-    if not decoder.maps:
+    """Refuse to copy where no encoder has a state for each token of the source."""
+    kind = kind_of(recipe.decoder)
+    if model.decoder.reads_source:
         raise ConfigError(
-            f"copying = true copies what attention points at, but decoder.kind = {kind!r} has no attention to the "
-            "source here; use one that has, or set copying = false"
-        )
-    if decoder.hard:
-        raise ConfigError(
-            "copying = true sends a gradient through soft attention, which decoder.selection = 'hard' does not have"
+            f"copying = true points at the states of an encoder, but decoder.kind = {kind!r} reads the source itself; "
+            "use another decoder, or set copying = false"
         )
     ((name, source),) = recipe.sources.items()
     (encoder,) = model.encoders.values()

@@ -104,18 +104,19 @@ class Model(nn.Module):
     def start(self, memory: Memory | None, sources: int) -> State:
         """Return the decoder's state before the first token."""
         state = self.decoder.start(memory, sources)
-        if memory is None or memory.copies is None:
+        if memory is None or self.copying is None:
             return state
         fixed: Any = state.fixed
-        return replace(state, fixed={**fixed, "copies": memory.copies})
+        return replace(state, fixed={**fixed, "copies": self.copying.prepare(memory)})
 
     def forward(self, tokens: Tensor, state: State, need_attention: bool = False) -> Step:
         """Advance the decoder by ``tokens`` (N, T)."""
         if self.copying is None:
             return self.decoder(tokens, state, need_attention)
         fixed: Any = state.fixed
-        step = self.decoder(self.copying.read(tokens), state, need_attention=True)
-        return self.copying(step, fixed["copies"], need_attention)
+        step = self.decoder(self.copying.read(tokens), state, need_attention)
+        copied: Step = self.copying(step, fixed["copies"])
+        return copied
 
     def lower(self) -> Program:
         """Return how the model computes in use, as a program for any engine."""

@@ -103,7 +103,7 @@ class Recipe(Section):
     share_embeddings: bool = False
     """Use one table of token vectors for source and target."""
     copying: bool = False
-    """Let the decoder copy tokens of the source, also those that it has never seen (See et al. 2017)."""
+    """Let the decoder copy tokens of the source, also those that it has never seen (Merity et al. 2017)."""
     copy_slots: int = Field(16, ge=0, le=1000)
     """With copying, how many positions of a source with symbols unknown to the target can be copied."""
     max_tokens: int | None = Field(None, gt=0)

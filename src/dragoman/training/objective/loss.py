@@ -17,11 +17,16 @@ from dragoman.recipe.training import TrainingConfig
 from dragoman.types import Batch, Copies, Step
 
 SMALLEST = 1e-30  # keeps the logarithm of what no position writes finite
+GENERATING = 0.5  # share of the loss that a model which copies has for what it generates, as if it did not copy
 
 
 def summed_loss(step: Step, batch: Batch, smoothing: float = 0.0) -> Tensor:
-    """Return the cross-entropy summed over the target tokens, and the source's where they count."""
-    return loss_and_gold(step, batch, smoothing)[0]
+    """Return the cross-entropy summed over the target tokens, and the source's where they count.
+
+    Where tokens are copied it is that of the mixture alone, without smoothing.
+    """
+    loss, gold = loss_and_gold(step, batch, smoothing)
+    return loss if step.copies is None else -gold.sum()
 
 
 def loss_and_gold(step: Step, batch: Batch, smoothing: float = 0.0, scale: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -45,9 +50,13 @@ def loss_and_gold(step: Step, batch: Batch, smoothing: float = 0.0, scale: float
 def _copying_loss(step: Step, copies: Copies, batch: Batch, smoothing: float, scale: float) -> tuple[Tensor, Tensor]:
     """Return the loss and the log-probabilities of targets that are generated or copied.
 
-    P(y) = g P_generate(y) + (1 - g) P_copy(y) is summed in log space, and only for the targets. Labels
-    are smoothed for what is generated: a slot that no position of the source writes has no
+    The mixture P(y) = g P_generate(y) + P_copy(y) is summed in log space, and only for the targets.
+    Labels are smoothed for what is generated: a slot that no position of the source writes has no
     log-probability to be smoothed.
+
+    What can be copied would teach the generator nothing: the pointer soon explains it. The network
+    then learns from the few other tokens alone, which with few rows is not enough. So the loss is in
+    part that of the generator by itself, for all tokens that it has.
     """
     targets = batch.targets[batch.mask]  # (tokens,)
     generated = step.readout(step.features[batch.mask]).float().log_softmax(-1)  # (tokens, V without slots)
@@ -55,15 +64,14 @@ def _copying_loss(step: Step, copies: Copies, batch: Batch, smoothing: float, sc
     is_slot = targets >= vocabulary
     gold = generated.gather(1, targets.clamp_max(vocabulary - 1)[:, None])[:, 0]
     matches = copies.targets[:, None] == batch.targets[:, :, None]  # (B, T, S)
-    copied = (copies.weights.float() * matches).sum(-1)[batch.mask].clamp_min(SMALLEST).log()
-    gate = copies.gate[batch.mask].float()
-    keep, copy = nn.functional.logsigmoid(gate), nn.functional.logsigmoid(-gate)
+    copied = (copies.weights * matches).sum(-1)[batch.mask].clamp_min(SMALLEST).log()
+    keep = copies.log_generate[batch.mask]
     # both terms are finite, so that the gradient is too; exp(-inf) of one would be a gradient of nan
-    either = torch.logaddexp(gold + keep, copied + copy)
-    log_probs = torch.where(is_slot, copied + copy, either)
-    loss = -(1 - smoothing) * log_probs.sum()
-    if smoothing:
-        loss = loss - smoothing * (generated.mean(-1) + keep).sum()
+    log_probs = torch.where(is_slot, copied, torch.logaddexp(gold + keep, copied))
+    smooth = generated.mean(-1)
+    mixed = (1 - smoothing) * log_probs + smoothing * (smooth + keep)
+    alone = ((1 - smoothing) * gold + smoothing * smooth).masked_fill(is_slot, 0.0)
+    loss = -((1 - GENERATING) * mixed.sum() + GENERATING * alone.sum())
     return scale * loss, log_probs.detach()
 
 
