@@ -176,6 +176,11 @@ class Modality(ABC):
         """
         return {}
 
+    @property
+    def has_tags(self) -> bool:
+        """Whether some tokens are tags: features of the row in angle brackets, such as ``<V>``."""
+        return False
+
     @abstractmethod
     def save(self, folder: Path, name: str) -> list[str]:
         """Write what was learnt about the source ``name`` into a run's folder; return the names of the files."""
