@@ -155,6 +155,16 @@ def test_a_taught_run_in_pieces_is_the_run_in_one(tiny_run: Any, tmp_path: Path)
     assert (tmp_path / "plain" / "model.safetensors").read_bytes() != whole, "the teacher has a say"
 
 
+def test_threads_that_ask_one_teacher_at_once_give_what_one_thread_gives(tiny_run: Any, tmp_path: Path) -> None:
+    training = {"max_updates": 8, "batch_tokens": 400, "shares": 2, "distill": {"teachers": [str(tiny_run.folder)]}}
+    weights = []
+    for threads in (1, 2):
+        settings = merge(spell_out(tiny_run.settings), {"training": {**training, "threads": threads}})
+        train(tiny_run.pairs, out=tmp_path / str(threads), settings=settings)
+        weights.append((tmp_path / str(threads) / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+
+
 def test_a_teacher_with_other_weights_is_another_run(tiny_run: Any, tmp_path: Path) -> None:
     teacher = tmp_path / "teacher"
     shutil.copytree(tiny_run.folder, teacher)
