@@ -32,8 +32,7 @@ def _describe_tags(name: str, recipe: Recipe) -> str:
     modality: Any = recipe.sources[name].modality
     if modality.tags:
         return f"{name}: tags in angle brackets are told from letters by a vector of their type, and take no positions"
-    key = "source" if list(recipe.sources) == ["source"] else f"sources.{name}.modality"
-    return f"{name}: tags in angle brackets are read like letters; --set {key}.tags=true tells them apart"
+    return f"{name}: tags in angle brackets are read as any other symbol"
 
 
 def _describe_model(recipe: Recipe) -> str:
