@@ -102,6 +102,7 @@ class Padded:
 
     data: Tensor  # (B, S) token ids, (B, S, D) vectors, or (B, H, W, C) pictures
     mask: Tensor  # (B, S), for pictures (B, H, W); True = real
+    numbers: Tensor | None = None  # (B, S) of the positions, where some are not counted: those have -1
 
     @classmethod
     def from_numpy(cls, data: np.ndarray, mask: np.ndarray) -> Padded:
@@ -116,7 +117,8 @@ class Padded:
 
     def to(self, device: torch.device | str) -> Padded:
         """Move the tensors to a device."""
-        return Padded(self.data.to(device), self.mask.to(device))
+        numbers = None if self.numbers is None else self.numbers.to(device)
+        return Padded(self.data.to(device), self.mask.to(device), numbers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,18 @@ def test_several_sources(kinds: tuple[str, ...]) -> None:
     check(Model({key: frames() for key in own}, own, decoder, joined), batch)
 
 
+@pytest.mark.parametrize("kind", ["transformer", "conv", "rnn"])
+def test_tags(kind: str) -> None:
+    from dragoman.nn.frontends.text import TextFrontend
+
+    frontend = TextFrontend(WIDTH, 0.0, np.zeros(11), 1, tags=np.arange(11) % 3 == 1)
+    tokens = torch.tensor([[1, 4, 2, 5, 7, 0, 1], [2, 3, 5, 0, 0, 0, 0], [4, 0, 0, 0, 0, 0, 0], [2, 7, 4, 5, 8, 0, 0]])
+    source = Padded(tokens, torch.arange(7) < torch.tensor([7, 3, 1, 5])[:, None])
+    encoder = make_encoder((kind, {"width": 12, "layers": 1}))
+    decoder = make_decoder(("transformer", {"heads": 3}), encoder(frontend(source)))
+    check(Model({"x": frontend}, {"x": encoder}, decoder), {"x": source})
+
+
 def test_sentences() -> None:
     from dragoman.nn.frontends.text import TextFrontend
 

@@ -25,6 +25,7 @@ from law_cases import (
 )
 from test_joined_sources import CASES, make, sources
 
+from dragoman.config import TooLong
 from dragoman.errors import UserError
 from dragoman.nn.contracts import Encoder
 from dragoman.nn.frontends.frames import FramesFrontend
@@ -163,6 +164,68 @@ def test_several_sources(kinds: tuple[str, ...]) -> None:
     memory = joined({key: encoder(batch[key]) for key, encoder in own.items()})
     decoder = make_decoder(("rnn", {"input_feeding": True}), memory)
     check(Model({key: frames() for key in own}, own, decoder, joined), batch)
+
+
+TAGS = np.arange(VOCABULARY) % 3 == 1
+
+
+def tagged() -> tuple[TextFrontend, Padded]:
+    """Return a frontend that knows tags, and rows with tags at either end, in the middle, nowhere and nothing else."""
+    seeded(8)
+    frontend = TextFrontend(WIDTH, 0.0, np.zeros(VOCABULARY), 1, tags=TAGS)
+    tokens = torch.tensor([[1, 4, 2, 5, 7, 0, 1], [2, 3, 5, 0, 0, 0, 0], [4, 0, 0, 0, 0, 0, 0], [2, 7, 4, 5, 8, 0, 0]])
+    return frontend, Padded(tokens, torch.arange(7) < torch.tensor([7, 3, 1, 5])[:, None])
+
+
+@pytest.mark.parametrize("case", [case for case in encoders() if case[0] != "grid"], ids=name)
+def test_tags(case: tuple[str, dict[str, Any]]) -> None:
+    frontend, source = tagged()
+    encoder = make_encoder(case)
+    decoder = make_decoder(("rnn", {"timing": "before"}), encoder(frontend(source)))
+    check(Model({"x": frontend}, {"x": encoder}, decoder), {"x": source})
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_more_positions_than_a_program_counts_are_refused(positions: str) -> None:
+    frontend, source = tagged()
+    settings = {"positions": positions, "width": 12, "layers": 1, "heads": 3, "max_positions": 512}
+    encoder = make_encoder(("transformer", settings))
+    decoder = make_decoder(("rnn", {"timing": "before"}), encoder(frontend(source)))
+    model = Model({"x": frontend}, {"x": encoder}, decoder)
+    program = model.eval().lower()
+    tokens = torch.arange(513)[None] % VOCABULARY
+    with torch.inference_mode():
+        memory = model.encode({"x": Padded(tokens[:, :512], torch.ones(1, 512, dtype=torch.bool))})
+    assert memory is not None and memory.summary is not None
+    summary = Reference(program).encode({"x": tokens[0, :512].numpy()}).summary
+    assert summary is not None
+    agree(summary, memory.summary[0].flatten()[None])
+    with pytest.raises(TooLong):
+        Reference(program).encode({"x": tokens[0].numpy()})
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_positions_are_counted_in_files_too(int8: bool) -> None:
+    """Whole numbers of 8 bits are too coarse to count with, so what counts is not rounded."""
+    if not KERNELS:
+        pytest.skip("the native library is not built")
+    frontend, _ = tagged()
+    encoder = make_encoder(("transformer", {"width": 12, "layers": 1, "heads": 3, "feed_forward": 16}))
+    tokens = torch.arange(300)[None] % VOCABULARY
+    source = Padded(tokens, torch.ones(1, 300, dtype=torch.bool))
+    decoder = make_decoder(("rnn", {"timing": "before"}), encoder(frontend(source)))
+    model = Model({"x": frontend}, {"x": encoder}, decoder).eval()
+    with torch.inference_mode():
+        memory = model.encode({"x": source})
+        plain = Model({"x": frontend}, {"x": encoder}, decoder).encoders["x"](
+            Padded(frontend(source).data, source.mask)
+        )
+    assert memory is not None and memory.summary is not None and plain.summary is not None
+    found = NativeProgram(model.lower(), int8=int8).encode([{"x": tokens[0].numpy()}]).summary
+    assert found is not None
+    expected, other = (each.flatten(1).numpy() for each in (memory.summary, plain.summary))
+    error = np.abs(found - expected).max()
+    assert error < (0.1 * np.abs(other - expected).max() if int8 else 1e-5)
 
 
 @pytest.mark.parametrize("by_sentence", [False, True])

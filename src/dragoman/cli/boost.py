@@ -20,6 +20,9 @@ def boost(
     sources: Annotated[
         Path | None, typer.Option(help="Text file with more sources, which the ensemble labels.", metavar="FILE")
     ] = None,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Learn the ensemble's probabilities of each token too.")
+    ] = False,
     preset: Annotated[str | None, typer.Option(help="A published system by name.", show_default="auto")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,
     settings: Annotated[
@@ -48,8 +51,8 @@ def boost(
     with stop_on_signal() as should_stop:
         try:
             boosted = boosting.boost(
-                files, dev, test, out=out, seeds=seeds, sources=sources, preset=preset, config=config,
-                settings=settings or [], source=parse_columns(source),
+                files, dev, test, out=out, seeds=seeds, sources=sources, tokens=tokens, preset=preset,
+                config=config, settings=settings or [], source=parse_columns(source),
                 target=None if target is None else parse_column(target), workers=workers, fresh=fresh,
                 display=choose_display(quiet), should_stop=should_stop,
             )  # fmt: skip

@@ -184,6 +184,11 @@ class Modality(ABC):
         """
         return self, ""
 
+    @property
+    def has_tags(self) -> bool:
+        """Whether some tokens are tags: features of the row in angle brackets, such as ``<V>``."""
+        return False
+
     @abstractmethod
     def save(self, folder: Path, name: str) -> list[str]:
         """Write what was learnt about the source ``name`` into a run's folder; return the names of the files."""

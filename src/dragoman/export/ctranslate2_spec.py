@@ -16,6 +16,7 @@ import numpy as np
 
 from dragoman.data.vocabulary import BOS, EOS, UNK
 from dragoman.errors import UserError
+from dragoman.nn.blocks.positions import COUNTING
 from dragoman.program.table import Operation, Program, SettingValue
 
 EPSILON = 1e-5  # of CTranslate2's layer norms
@@ -57,6 +58,8 @@ def check_shape(program: Program) -> None:
     if len(program.sources) > 1:
         names = ", ".join(source.name for source in program.sources)
         raise refuse(f"it reads several sources ({names})")
+    if COUNTING in program.weights:
+        raise refuse("its tags take no positions (tags = true)")
     if program.sources[0].kind != "tokens":
         kinds = {"picture": "pictures", "frames": "sound or feature sequences"}
         raise refuse(f"it reads {kinds[program.sources[0].kind]}")

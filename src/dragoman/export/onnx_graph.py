@@ -336,6 +336,8 @@ class _Graph:
         return str(self.node("Add", self.spread(keys), moved))
 
     def _softmax(self, operation: Operation, x: str) -> str:
+        if not self.is_step:  # one source, without padding
+            return str(self.node("Softmax", x, axis=-1))
         grouped = self.masked(self.grouped(x), self.unsqueeze("mask", 1))
         return self._rows(str(self.node("Softmax", grouped, axis=-1)))
 

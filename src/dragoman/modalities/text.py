@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from dragoman.config import Section
+from dragoman.config import ConfigError, Section
 from dragoman.data import tokenizers
+from dragoman.data.audit.text_statistics import is_tag
 from dragoman.data.modality import Modality, pad_tokens
 from dragoman.data.tokenizers import Tokenizer, TokenizerConfig
-from dragoman.data.vocabulary import EOS, UNK, word_dropout_rates
+from dragoman.data.vocabulary import EOS, SPECIALS, UNK, word_dropout_rates
 from dragoman.types import Axis, PaddedArrays
 
 SENTENCE_ENDS = tuple(".!?…。！？؟۔।")  # characters that end a sentence
@@ -31,6 +32,16 @@ class Text(Modality):
         dropout: float = Field(0.0, ge=0.0, lt=1.0)
         states: Literal["tokens", "sentences"] = "tokens"
         """sentences: one state per sentence, the weighted sum of its tokens' vectors."""
+        tags: bool = False
+        """Tokens in angle brackets are features of the row, not letters: they have a vector that says so, and
+        a Transformer or a convolutional encoder does not count them as positions. Rotary positions count
+        all."""
+
+        @model_validator(mode="after")
+        def _check_combination(self) -> Self:
+            if self.tags and self.states == "sentences":
+                raise ValueError("tags = true is for states = 'tokens': a sentence is one state with the tags in it")
+            return self
 
     config: Config
     tokenizer: Tokenizer
@@ -73,6 +84,7 @@ class Text(Modality):
             "drop_rates": word_dropout_rates(self.tokenizer.counts),
             "unknown": UNK,
             "sentence_ends": self._sentence_ends if self.config.states == "sentences" else None,
+            "tags": self._tags if self.config.tags else None,
         }
 
     def axis(self, array: np.ndarray, stride: int = 1) -> Axis:
@@ -98,6 +110,26 @@ class Text(Modality):
         """(V,) True for tokens that end a sentence: EOS, and those that end with a full stop."""
         pieces = self.tokenizer.pieces(range(len(self.tokenizer.counts)))
         return np.array([index == EOS or piece.endswith(SENTENCE_ENDS) for index, piece in enumerate(pieces)])
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether some tokens of the vocabulary are tags, each with a state of its own."""
+        return self.config.states == "tokens" and bool(self._tag_ids.any())
+
+    @property
+    def _tags(self) -> np.ndarray:
+        if not self.has_tags:
+            raise ConfigError(
+                "source.tags = true: no token of the vocabulary is a tag in angle brackets, such as <V>; write tags "
+                "between spaces and use tokenizer.kind = 'symbols', or set tags = false"
+            )
+        return self._tag_ids
+
+    @cached_property
+    def _tag_ids(self) -> np.ndarray:
+        """(V,) True for tokens that are tags."""
+        pieces = self.tokenizer.pieces(range(len(self.tokenizer.counts)))
+        return np.array([index >= len(SPECIALS) and is_tag(piece) for index, piece in enumerate(pieces)])
 
     def save(self, folder: Path, name: str) -> list[str]:
         return self.tokenizer.save(folder, name)

@@ -38,6 +38,8 @@ class Lowering(Builder):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
+        # by vectors (S, D) of which some take no position: the value (S, 1) that is 1 for those that do, else 0
+        self.counted: dict[str, str] = {}
         # of parameters that are shared, the first name counts
         self._names = {id(tensor): name for name, tensor in reversed(list(model.named_parameters()))}
 

@@ -148,11 +148,14 @@ def _setting(setting: Setting, value: SettingValue) -> bytes:
 
 
 def _fine_bits(program: Program) -> dict[str, int]:
-    """Return how many further bits each matrix gets; one that several operations read, the most of them."""
+    """Return how many further bits each matrix gets; one that several operations read, the most of them.
+
+    A matrix of one column is left out: with a scale for each row it would only get larger.
+    """
     bits: dict[str, int] = {}
     for operation in (*program.encode, *program.step):
         for name in operation.weights:
-            if name and program.weights[name].ndim > 1:
+            if name and program.weights[name].ndim > 1 and program.weights[name][0].size > 1:
                 own = FINE_BITS_OF_GATES if operation.kind == "recurrent" else FINE_BITS
                 bits[name] = max(own, bits.get(name, 0))
     return bits

@@ -38,6 +38,7 @@ class Shape:
     target_vocabulary: int
     longest: int  # most tokens or frames of a row, on either side
     frames: Mapping[str, int] = field(default_factory=dict)  # positions of a long file, by source
+    tagged: frozenset[str] = frozenset()  # sources whose rows have tags in angle brackets, from a small closed set
 
 
 def choose(
@@ -115,6 +116,16 @@ def choose_ctc(shape: Shape, kinds: Mapping[str, str]) -> dict[str, Any]:
     if modality.gives != "sequence" or tokens < 2 or states < 2 * tokens:
         return {}
     return {"training": {"ctc": CTC_SHARE}}
+
+
+def choose_tags(encoders: Mapping[str, str]) -> dict[str, Any]:
+    """Return settings for sources with tags, given the kinds of their encoders.
+
+    With position vectors, every tag before a word moves its letters. A Transformer learns more in the
+    same updates if it is told which tokens are tags (experiments/small/network-parts.md).
+    """
+    told = [name for name, encoder in encoders.items() if encoder == "transformer"]
+    return {"sources": {name: {"modality": {"tags": True}} for name in told}}
 
 
 def wants_transformer(shape: Shape) -> bool:

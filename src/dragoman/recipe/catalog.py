@@ -26,7 +26,7 @@ from dragoman.data.options import DataConfig
 from dragoman.data.tokenizers import TokenizerConfig
 from dragoman.recipe.layers import PRESETS, preset_names, read_preset
 from dragoman.recipe.schema import InitConfig, Recipe, TargetConfig
-from dragoman.recipe.training import OptimConfig, ReinforceConfig, SamplingConfig, TrainingConfig
+from dragoman.recipe.training import DistillConfig, OptimConfig, ReinforceConfig, SamplingConfig, TrainingConfig
 from dragoman.search.options import SearchConfig
 
 PRESET, SETTINGS = "preset", "settings"
@@ -46,6 +46,7 @@ TABLES: dict[str, tuple[type[BaseModel], str]] = {  # tables without kinds, and 
     "training": (TrainingConfig, "How long to train, in what batches, on what device, and when to stop"),
     "training.optim": (OptimConfig, "The optimiser and its learning rate"),
     "training.sampling": (SamplingConfig, "Scheduled sampling of the decoder's inputs (Bengio et al. 2015)"),
+    "training.distill": (DistillConfig, "Learning the probabilities of other runs (Kim and Rush 2016)"),
     "training.reinforce": (ReinforceConfig, "How hard attention is trained (Xu et al. 2015)"),
     "target": (TargetConfig, "What outputs are"),
     "search": (SearchConfig, "How to search for outputs"),

@@ -121,6 +121,17 @@ def _accept_single_name(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+class DistillConfig(Section):
+    """Token-level distillation: the model learns the probabilities that other runs give to each token."""
+
+    teachers: Annotated[tuple[str, ...], BeforeValidator(_accept_single_name)] = ()
+    """Folders of runs, whose mean probabilities are learnt. They compute in every update."""
+    weight: float = Field(0.5, ge=0, le=1)
+    """Share of what the teachers say in the loss. The rest is the usual loss."""
+    temperature: float = Field(1.0, gt=0)
+    """Above 1, the less likely tokens count more."""
+
+
 class TrainingConfig(Section):
     """How long to train, in what batches, on what device, and when to stop."""
 
@@ -135,6 +146,7 @@ class TrainingConfig(Section):
     r_drop: float = Field(0.0, ge=0)
     """Weight of R-Drop: how strongly two passes with different dropout must agree. An update then
     takes about twice as long."""
+    distill: DistillConfig = DistillConfig()
     ctc: float = Field(0.0, ge=0, lt=1)
     """Share of the CTC loss over the encoder's states in the loss."""
     batch_tokens: int = Field(2048, gt=0)

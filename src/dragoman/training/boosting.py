@@ -2,7 +2,8 @@
 
 The folded model learns from the training rows and from what the ensemble makes of their sources
 (sequence-level distillation: Kim & Rush 2016, section 3.2), and of more sources where there are some
-(Sun et al. 2019, section 3.2, who label words that nobody transcribed).
+(Sun et al. 2019, section 3.2, who label words that nobody transcribed). With ``tokens`` it also learns, on
+all these rows, the ensemble's probabilities of each token (token-level distillation: ``training.distill``).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dragoman.inference.load import load
 from dragoman.inference.system import System
 from dragoman.recipe.arguments import data_settings, with_arguments
 from dragoman.recipe.layers import ConfigSource, Overrides, read_overrides
+from dragoman.recipe.schema import Recipe
 from dragoman.runs.folder import ENSEMBLE_FOLDER, IDENTITY, default_folder
 from dragoman.training import run, seed_runs
 from dragoman.training.group_display import GroupDisplay
@@ -46,11 +48,12 @@ class Boosted:
     singles: tuple[float, ...]  # of the runs of the ensemble
     ensemble: float
     folded: float
+    tokens: bool = False  # the folded model has learnt the ensemble's probabilities, not its outputs alone
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain values."""
         figures = {"singles": list(self.singles), "ensemble": self.ensemble, "folded": self.folded}
-        return {"metric": self.metric, "side": self.side, **figures}
+        return {"metric": self.metric, "side": self.side, **figures, "tokens": self.tokens}
 
     def to_text(self) -> str:
         """Return the figures as a table."""
@@ -62,7 +65,9 @@ class Boosted:
             ("folded into one", self.folded),
         ]
         lines = [f"  {name:<26}  {value:8.2f}" for name, value in rows]
-        return "\n".join([f"{metric.label} on {self.side} ({metric.better} is better)", "", *lines]) + "\n"
+        learnt = "its outputs and its probabilities of each token" if self.tokens else "its outputs alone"
+        title = f"{metric.label} on {self.side} ({metric.better} is better)"
+        return "\n".join([title, "", *lines, "", f"folded: learnt from {learnt}"]) + "\n"
 
 
 def boost(
@@ -73,6 +78,7 @@ def boost(
     out: PathLike | None = None,
     seeds: int = 3,
     sources: PathLike | None = None,
+    tokens: bool = False,
     preset: str | None = None,
     config: ConfigSource | None = None,
     settings: Overrides = (),
@@ -86,8 +92,10 @@ def boost(
     """Train ``seeds`` runs side by side, and fold their ensemble into one model of the same size.
 
     The arguments are the options of ``dragoman boost``; the data is one text source and a target, in
-    files. ``sources`` is a text file with more sources, which the ensemble labels too. The folded model
-    is the run of ``out``; the ensemble is in its folder ``ensemble``. The same call again resumes.
+    files. ``sources`` is a text file with more sources, which the ensemble labels too. With ``tokens`` the
+    folded model also learns the ensemble's probabilities of each token, where their tokens are the same.
+    The folded model is the run of ``out``; the ensemble is in its folder ``ensemble``. The same call again
+    resumes.
     """
     overrides = with_arguments(read_overrides(settings), data=data_settings(source, target, None))
     folder = default_folder(files) if out is None else Path(out)
@@ -112,8 +120,10 @@ def boost(
         train = read(request, job.train, job.dev, job.test).data.train
         _write_distilled(members, train, None if sources is None else Path(sources), distilled)
     augment = {"data": {"augment": {"rows": str(distilled)}}}
+    teaching = _teach_tokens(members, runs.folders, ask(preset, config, overrides).recipe) if tokens else {}
     system = run.train(
-        job.train, job.dev, job.test, out=folder, preset=preset, config=config, settings=merge(overrides, augment),
+        job.train, job.dev, job.test, out=folder, preset=preset, config=config,
+        settings=merge(merge(overrides, augment), teaching),
         on_plan=lambda plan, *_: plans.append(plan), should_stop=should_stop,
     )  # fmt: skip
     folded = read_report(folder, runs.side)
@@ -123,14 +133,30 @@ def boost(
     rows = plans[0].data.test if runs.side == "test" else plans[0].data.dev
     together = _measure(members, rows, folded.headline)
     boosted = Boosted(
-        system, folded.headline, runs.side, tuple(each.value for each in singles), together.value, folded.value
-    )
+        system, folded.headline, runs.side, tuple(each.value for each in singles), together.value, folded.value,
+        tokens=bool(teaching),
+    )  # fmt: skip
     write_json(folder / FIGURES, boosted.to_json())
     return boosted
 
 
 def _measure(system: System, rows: Sequence[Example], metric: str) -> Report:
     return evaluate(system, rows, headline=metric, names=[metric])
+
+
+def _teach_tokens(members: System, folders: Sequence[Path], recipe: Recipe) -> dict[str, Any]:
+    """Return the settings by which the folded model learns the ensemble's probabilities; none if it cannot.
+
+    It has the target tokens of the ensemble. A tokeniser of subwords for the source is fitted to more rows than the
+    ensemble's, and could split a text differently. Copies are no tokens of the vocabulary.
+    """
+    own = [modality.tokenizer for modality in members.modalities.values()]
+    differs = not members.recipe.share_vocabulary and any(each is None or each.order_matters for each in own)
+    if differs or members.recipe.copying:
+        return {}
+    tokenizer = recipe.init.target_tokenizer or str(folders[0])
+    teachers = [str(folder) for folder in folders]
+    return {"training": {"distill": {"teachers": teachers}}, "init": {"target_tokenizer": tokenizer}}
 
 
 def _refuse_other_kinds(

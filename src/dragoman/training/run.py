@@ -276,6 +276,7 @@ def _make_trainer(
         checkpoint,
         foresee_ending(planned.data, system.recipe, planned.rows.target_lengths),
         processes,
+        planned.teacher,
     )
 
 

@@ -43,6 +43,7 @@ from dragoman.training.events import (
 from dragoman.training.forecast import Ending, Forecast
 from dragoman.training.loading import BatchLoader
 from dragoman.training.meter import Meter
+from dragoman.training.objective.distill import Teacher
 from dragoman.training.parallel.processes import Processes
 from dragoman.training.updating import Updater
 
@@ -60,17 +61,18 @@ class Trainer:
         resume: Checkpoint | None = None,
         ending: Ending | None = None,
         processes: Processes | None = None,
+        teacher: Teacher | None = None,
     ) -> None:
         """``rare_targets`` (V,): the chance of each token to be hidden in the decoder's inputs.
 
         ``ending``: the work after the last update, which a time limit is to cover. ``processes``:
         those that train together; each has a trainer of its own, which yields the same events. Only
-        the first process validates.
+        the first process validates. ``teacher``: whose probabilities are learnt (``training.distill``).
         """
         self.model, self.data, self.config, self.ending = model, data, config, ending or Ending()
         self.validate = validate
         self.processes = processes or Processes()
-        self.updater = Updater(model, data, config, self.processes, rare_targets)
+        self.updater = Updater(model, data, config, self.processes, rare_targets, teacher)
         if resume is not None:
             self.updater.progress = resume.restore(model, self.updater.optimizer)
             self.updater.carried = resume.carried(self.device) if data.carries else None

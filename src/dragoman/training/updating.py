@@ -23,6 +23,7 @@ from dragoman.training.divergence import record_loss
 from dragoman.training.freezing import find_frozen
 from dragoman.training.memory import is_out_of_memory, size_of, split
 from dragoman.training.meter import Meter
+from dragoman.training.objective.distill import Teacher
 from dragoman.training.objective.gradient import ShareResult, add_gradient
 from dragoman.training.objective.sampling import sample_inputs
 from dragoman.training.optim.muon import hidden_matrices
@@ -44,12 +45,17 @@ class Updater:
         config: TrainingConfig,
         processes: Processes,
         rare_targets: Tensor | None = None,
+        teacher: Teacher | None = None,
     ) -> None:
-        """``rare_targets`` (V,): the chance of each token to be hidden in the decoder's inputs."""
+        """``rare_targets`` (V,): the chance of each token to be hidden in the decoder's inputs.
+
+        ``teacher``: whose probabilities are learnt (``training.distill``).
+        """
         self.model, self.data, self.config = model, data, config
         self.processes, self.rare_targets = processes, rare_targets
         self.device = pick_device(config.device)
         model.to(self.device)
+        self.teacher = None if teacher is None else teacher.to(self.device)
         self.frozen = find_frozen(model, config.freeze)
         for parameter in self.frozen.parameters:
             parameter.requires_grad_(False)
@@ -156,7 +162,9 @@ class Updater:
 
         def work(model: Model, share: Batch) -> ShareResult:
             baseline, carries = self.progress.baseline, self.data.carries
-            return add_gradient(model, share, self.config, tokens=tokens, baseline=baseline, carries=carries)
+            return add_gradient(
+                model, share, self.config, tokens=tokens, baseline=baseline, carries=carries, teacher=self.teacher
+            )
 
         return (run or self.workers.run)(work, batch, seed)
 

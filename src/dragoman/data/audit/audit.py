@@ -344,6 +344,9 @@ def _table(statistics: dict[str, TextStatistics], width: int) -> Iterable[str]:
     yield line("characters per word", (f"{side.mean_word_length:.1f}" for side in sides))
     yield line("rows of one word", (f"{side.one_word_share:.0%}" for side in sides))
     yield line("rows of short spaced symbols", (f"{side.spaced_share:.0%}" for side in sides))
+    if any(side.has_tags for side in sides):
+        shown = (f"{side.distinct_tags:,} in {side.tagged_share:.0%}" for side in sides)
+        yield line("tags in angle brackets, and their rows", shown)
 
 
 def _about(side: TextStatistics) -> str:

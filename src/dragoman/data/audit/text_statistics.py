@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,6 +11,9 @@ from itertools import chain, islice
 from typing import Any
 
 _SPACES = [chr(code) for code in range(0x3001) if chr(code).isspace()]  # there is none beyond U+3000
+_TAG = re.compile(r"<[^<>\s]+>")
+TAGGED_SHARE = 0.95  # rows that have a tag, at least, where tags are features of the rows
+MOST_TAGS, TAG_REPEATS = 500, 10  # distinct tags; how often each of them occurs on average, at least
 SHORT_SYMBOL = 4  # most characters of a phone with its diacritics; words are longer on average
 
 
@@ -67,6 +71,15 @@ class TextStatistics:
     spaced_share: float  # rows of two or more symbols, none longer than SHORT_SYMBOL: phones, spelled-out letters
     mean_word_length: float  # characters of a word, over all words
     estimated: bool = False  # the numbers of distinct words, because there are too many to hold them all
+    tagged_share: float = 0.0  # rows with a tag: a word in angle brackets
+    total_tags: int = 0
+    distinct_tags: int = 0
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether nearly all rows have tags of a small closed set, as inflection has (``<V> <PST> s i n g``)."""
+        most = min(MOST_TAGS, self.total_tags / TAG_REPEATS)
+        return self.tagged_share >= TAGGED_SHARE and 0 < self.distinct_tags <= most
 
     @property
     def distinct_symbols(self) -> int:
@@ -115,7 +128,8 @@ class TextCounts:
         self.characters: Counter[int] = Counter()
         self.words_of_rows: Counter[int] = Counter()
         self.words: Counter[str] = Counter()
-        self.spaced = 0
+        self.spaced = self.tagged = 0
+        self.tags: Counter[str] = Counter()
         self.alphabet: set[str] = set()  # of white space, and of words that are not held any more
         self.total = self.letters = 0  # of the words that are not held any more
 
@@ -130,6 +144,8 @@ class TextCounts:
             joined = "".join(chunk)
             self.alphabet.update(space for space in _SPACES if space in joined)
             self.spaced += sum(map(_is_spaced, rows_of_words))
+            if "<" in joined:
+                self._add_tags(rows_of_words)
         self._thin()
 
     def merge(self, other: TextCounts) -> None:
@@ -139,6 +155,8 @@ class TextCounts:
         self.words_of_rows.update(other.words_of_rows)
         self.words.update(other.words)
         self.spaced += other.spaced
+        self.tagged += other.tagged
+        self.tags.update(other.tags)
         self.alphabet |= other.alphabet
         self.total += other.total
         self.letters += other.letters
@@ -163,7 +181,18 @@ class TextCounts:
             spaced_share=self.spaced / rows if rows else 0.0,
             mean_word_length=letters / total_words if total_words else 0.0,
             estimated=self.bits > 0,
+            tagged_share=self.tagged / rows if rows else 0.0,
+            total_tags=self.tags.total(),
+            distinct_tags=len(self.tags),
         )
+
+    def _add_tags(self, rows_of_words: list[list[str]]) -> None:
+        """Count tags, as long as they can be a small set."""
+        for words in rows_of_words:
+            tags = [word for word in words if is_tag(word)]
+            self.tagged += bool(tags)
+            if len(self.tags) <= MOST_TAGS:
+                self.tags.update(tags)
 
     def _thin(self) -> None:
         while self.most is not None and len(self.words) > self.most:
@@ -185,6 +214,11 @@ class TextCounts:
             else:
                 held[word] = count
         self.words = held
+
+
+def is_tag(word: str) -> bool:
+    """Return whether a word is in angle brackets."""
+    return _TAG.fullmatch(word) is not None
 
 
 def _is_spaced(symbols: list[str]) -> bool:

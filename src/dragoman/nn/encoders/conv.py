@@ -56,7 +56,7 @@ class Conv(Encoder):
     def forward(self, source: Padded) -> Memory:
         """Encode ``source`` (B, S, input_width)."""
         real = source.mask[:, :, None].to(source.data.dtype)
-        embedded = source.data + self.positions(0, source.data.shape[1], source.data)
+        embedded = source.data + self.positions.of(source, source.data)
         first = self.enter(self.dropout(embedded)) * real  # (B, S, D)
         x = first
         for layer, norm in zip(self.layers, self.norms, strict=True):
@@ -66,7 +66,7 @@ class Conv(Encoder):
         return Memory(x, source.mask, values=(x + first) * SQRT_HALF, summary=mean[:, None, None])
 
     def lower(self, program: Lowering, x: str) -> LoweredMemory:
-        x = first = program.linear(self.enter, self.positions.lower(program, x))
+        x = first = program.linear(self.enter, self.positions.lower(program, x, program.counted.get(x)))
         for layer, norm in zip(self.layers, self.norms, strict=True):
             convolved = layer.lower(program, x, self.reach)  # type: ignore[operator]
             x = norm.lower(program, program.add("add", convolved, x, factor=SQRT_HALF))  # type: ignore[operator]

@@ -57,7 +57,7 @@ class Transformer(Encoder):
         """Encode ``source``; ``collected`` gets the weights of each layer, (B, H, S, S)."""
         padding = None if bool(source.mask.all()) else ~source.mask[:, None]  # (B, 1, S)
         x = self.enter(source.data * self.scale)
-        vectors = self.positions(0, x.shape[1], x)
+        vectors = self.positions(0, x.shape[1], x) if self.is_rotary else self.positions.of(source, x)
         x = self.dropout(x if self.is_rotary else x + vectors)
         for block in self.blocks:
             x = block(x, padding, vectors if self.is_rotary else None, collected)
@@ -67,8 +67,9 @@ class Transformer(Encoder):
         return Memory(states, source.mask, summary=mean[:, None, None])
 
     def lower(self, program: Lowering, x: str) -> LoweredMemory:
+        counted = program.counted.get(x)
         x = program.linear(self.enter, program.add("affine", x, factor=self.scale))
-        x = x if self.is_rotary else self.positions.lower(program, x)
+        x = x if self.is_rotary else self.positions.lower(program, x, counted)
         for block in self.blocks:
             x = block.lower(program, x)  # type: ignore[operator]
         states = program.layer_norm(self.last_norm, x)

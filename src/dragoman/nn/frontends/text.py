@@ -4,13 +4,18 @@ The vector of a sentence is the sum of its token vectors, each weighted by its p
 et al. 2015, section 4.1). A story of a thousand words then becomes about a hundred states, and the
 words of one fact end up in one of them. This lets little data teach a model which facts matter
 (Dehghani et al. 2019 encode stories for a Transformer in the same way).
+
+Tags may be told from the other tokens (Wu et al. 2021, section 3.1): each token also has the vector of
+its type, and tags are not counted as positions. There, all tags are at position 0 and letters are
+counted from 1. Here letters are counted from 0, as without tags, and the vector of the type is all
+that tells where a tag is.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dragoman.nn.blocks.layers import Embedding
 from dragoman.nn.blocks.word_dropout import drop_words
@@ -30,11 +35,12 @@ class TextFrontend(Frontend):
         drop_rates: np.ndarray,
         unknown: int,
         sentence_ends: np.ndarray | None = None,
+        tags: np.ndarray | None = None,
     ) -> None:
         """``drop_rates`` (V,): probability that training replaces a token by ``unknown``.
 
         ``sentence_ends`` (V,): True for tokens that end a sentence, to give one vector for each
-        sentence.
+        sentence. ``tags`` (V,): True for tokens that are tags, to tell them from the others.
         """
         super().__init__()
         self.width, self.unknown = width, unknown
@@ -44,6 +50,8 @@ class TextFrontend(Frontend):
         self.by_sentence = sentence_ends is not None
         ends = None if sentence_ends is None else torch.tensor(sentence_ends)
         self.register_buffer("closing", ends, persistent=False)
+        self.types = None if tags is None else nn.Parameter(torch.randn(2, width) * width**-0.5)  # others, tags
+        self.register_buffer("tags", None if tags is None else torch.tensor(tags), persistent=False)
 
     @property
     def token_embedding(self) -> Embedding:
@@ -54,12 +62,23 @@ class TextFrontend(Frontend):
         if self.training:
             tokens = drop_words(tokens, self.rare, self.unknown)  # type: ignore[arg-type]
         vectors = self.embedding(tokens)  # (B, T, D)
+        if self.types is not None:
+            is_tag = self.tags[tokens]  # type: ignore[index]
+            numbers = ((~is_tag).cumsum(1) - 1).masked_fill(is_tag, -1)
+            return Padded(vectors + self.types[is_tag.long()], source.mask, numbers)
         if not self.by_sentence:
             return Padded(vectors, source.mask)
         return pool_sentences(vectors, source.data, source.mask, self.closing)  # type: ignore[arg-type]
 
     def lower(self, program: Lowering, name: str) -> str:
         tokens = program.source(Source(name, "tokens", len(self.embedding.weight)))
+        if self.types is not None:
+            is_tag: Tensor = self.tags  # type: ignore[assignment]
+            typed = to_array(self.embedding.weight + self.types[is_tag.long()])
+            vectors = program.add("embed", tokens, weights=[program.weight(f"frontends.{name}.typed", typed)])
+            counted = program.weight(f"frontends.{name}.counted", to_array(~is_tag)[:, None])
+            program.counted[vectors] = program.add("embed", tokens, weights=[counted])
+            return vectors
         vectors = program.add("embed", tokens, weights=[program.parameter(self.embedding.weight)])
         if not self.by_sentence:
             return vectors

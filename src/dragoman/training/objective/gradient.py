@@ -11,6 +11,7 @@ from dragoman.nn.model import Model
 from dragoman.process.devices import flush_denormals
 from dragoman.recipe.training import TrainingConfig
 from dragoman.training.objective.ctc import summed_ctc
+from dragoman.training.objective.distill import Teacher, distillation
 from dragoman.training.objective.loss import doubly_stochastic, loss_and_gold
 from dragoman.training.objective.r_drop import agreement
 from dragoman.training.objective.reinforce import surrogate
@@ -45,11 +46,13 @@ def add_gradient(
     tokens: int,
     baseline: float | None = None,
     carries: bool = False,
+    teacher: Teacher | None = None,
 ) -> ShareResult:
     """Add the gradient of the loss to the model's parameters.
 
     ``tokens`` are the target tokens of the whole update, by which the loss is divided; ``baseline``
-    is the expected reward of a token; ``carries``: the decoder's state goes on to the next batch.
+    is the expected reward of a token; ``carries``: the decoder's state goes on to the next batch;
+    ``teacher``: whose probabilities are learnt too.
     """
     with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=config.autocast):
         memory = model.encode(batch.sources) if config.doubly_stochastic or config.ctc else None
@@ -60,6 +63,11 @@ def add_gradient(
         with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=config.autocast):
             second, apart = agreement(model, batch, step, config, tokens)
         loss = (loss + second) / 2 + apart
+        smoothed = loss.item()
+    if teacher is not None and config.distill.weight:
+        weight, temperature = config.distill.weight, config.distill.temperature
+        learnt = distillation(step, batch.mask, teacher.probabilities(batch, temperature), temperature)
+        loss = (1 - weight) * loss + weight * learnt / tokens
         smoothed = loss.item()
     if step.choices is not None:
         reward = gold_sum

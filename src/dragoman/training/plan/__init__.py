@@ -21,6 +21,7 @@ from dragoman.process.allocator import release_pages
 from dragoman.recipe.layers import ConfigSource, Overrides
 from dragoman.tables import html_text
 from dragoman.training.corpus import EncodedExamples
+from dragoman.training.objective.distill import Teacher
 from dragoman.training.plan.asking import ask
 from dragoman.training.plan.building import build
 from dragoman.training.plan.choosing import choose
@@ -42,7 +43,8 @@ class Plan:
     metric: metrics.MetricChoice
     reasons: tuple[str, ...]  # what was chosen and why, in sentences
     transfers: tuple[Transfer, ...]  # weights taken from other runs
-    origins: Mapping[str, str]  # those runs, and a digest of their weights
+    origins: Mapping[str, str]  # those runs and the teachers, and a digest of their weights
+    teacher: Teacher | None = None  # whose probabilities are learnt
 
     def __repr__(self) -> str:
         sides = ", ".join(
@@ -89,6 +91,7 @@ def plan(
         (*fitted.reasons, *choice.reasons, *built.reasons),
         built.transfers,
         choice.origins.digests,
+        built.teacher,
     )
 
 

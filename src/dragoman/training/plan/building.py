@@ -14,6 +14,7 @@ from dragoman.runs.lengths import LengthLimits
 from dragoman.training.corpus import EncodedExamples
 from dragoman.training.freezing import find_frozen
 from dragoman.training.objective.ctc import describe_ctc
+from dragoman.training.objective.distill import Teacher, make_teacher
 from dragoman.training.objective.loss import check_attention
 from dragoman.training.objective.r_drop import check_r_drop
 from dragoman.training.plan.choosing import Choice
@@ -28,6 +29,7 @@ class BuiltSystem:
     system: System
     transfers: tuple[Transfer, ...]
     reasons: tuple[str, ...]
+    teacher: Teacher | None
 
 
 def build(choice: Choice) -> BuiltSystem:
@@ -52,11 +54,18 @@ def build(choice: Choice) -> BuiltSystem:
     if recipe.training.ctc:
         tokens = (target[:-1].tolist() for target in choice.rows.targets)  # without the end symbol
         reasons += describe_ctc(recipe.training.ctc, state_counts(system, choice.rows), tokens)
+    teacher = make_teacher(system, choice.origins.teachers)
+    if teacher is not None:
+        distill = recipe.training.distill
+        reasons.append(
+            f"objective: {1 - distill.weight:g} of the usual loss, {distill.weight:g} of the mean probabilities of "
+            f"{len(distill.teachers)} runs ({', '.join(distill.teachers)})"
+        )
     reasons += load_pretrained(model)
     transfers = transfer_weights(system, choice.origins)
     reasons += [line for transfer in transfers for line in transfer.describe()]
     reasons += find_frozen(model, recipe.training.freeze).describe(recipe.training.freeze)
-    return BuiltSystem(system, tuple(transfers), tuple(reasons))
+    return BuiltSystem(system, tuple(transfers), tuple(reasons), teacher)
 
 
 def output_lengths(rows: EncodedExamples, max_tokens: int) -> LengthLimits:

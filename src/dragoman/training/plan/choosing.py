@@ -16,7 +16,7 @@ from dragoman.data.splits import DEV_SOURCES, Data
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.errors import UserError
 from dragoman.evaluation import metrics
-from dragoman.parts import dump, part
+from dragoman.parts import dump, kind_of, part
 from dragoman.process.devices import pick_device
 from dragoman.process.memory import total_memory
 from dragoman.recipe import auto
@@ -166,7 +166,19 @@ def measure(fitted: FittedData) -> auto.Shape:
         if modality.is_file
     }
     vocabulary = max((tokenizer.size for tokenizer in tokenizers), default=0)
-    return auto.Shape(len(targets), tokens, _total(targets), vocabulary, fitted.target.size, longest, frames)
+    return auto.Shape(
+        len(targets), tokens, _total(targets), vocabulary, fitted.target.size, longest, frames, find_tagged(fitted)
+    )
+
+
+def find_tagged(fitted: FittedData) -> frozenset[str]:
+    """Return the sources in which the audit has recognised tags that are tokens of their own."""
+    statistics = fitted.read.data.audits["train"].statistics
+    return frozenset(
+        name
+        for name, modality in fitted.modalities.items()
+        if name in statistics and statistics[name].has_tags and modality.has_tags
+    )
 
 
 def _total(lengths: np.ndarray) -> int:
@@ -190,6 +202,9 @@ def choose_recipe(read: ReadData, shape: auto.Shape) -> tuple[Recipe, list[str]]
     if "max_epochs" in training or "max_updates" in training:  # who names the end means the end
         below = merge(below, {"training": {"extend": 0.0}})
     recipe = make_recipe(merge(below, read.settings))
+    if read.is_auto and shape.tagged:
+        encoders = {name: kind_of(recipe.sources[name].encoder) for name in shape.tagged - read.origins.sources.keys()}
+        recipe = make_recipe(merge(merge(below, auto.choose_tags(encoders)), read.settings))
     explained = [
         name for name in new_sources if has_chosen_encoder(chosen["sources"][name], recipe.sources[name].encoder)
     ]

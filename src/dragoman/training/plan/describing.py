@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dragoman.parts import kind_of, part
 from dragoman.recipe import auto
 from dragoman.recipe.schema import Recipe
@@ -17,11 +19,20 @@ def describe_recipe(recipe: Recipe, shape: auto.Shape) -> list[str]:
         f"model: {_describe_model(recipe)} ({_describe_origin(recipe, shape)})",
         f"training: at most {limit}, batches of {training.batch_tokens:,} tokens",
     ]
+    reasons += [_describe_tags(name, recipe) for name in sorted(shape.tagged)]
     if sampling := training.sampling.describe():
         reasons.append(sampling)
     if recipe.data.running:
         reasons.append(f"running text, in chunks of {training.chunk} tokens: {_describe_chunks(recipe)}")
     return reasons
+
+
+def _describe_tags(name: str, recipe: Recipe) -> str:
+    """Describe how the tags of a source are read, which the audit has recognised."""
+    modality: Any = recipe.sources[name].modality
+    if modality.tags:
+        return f"{name}: tags in angle brackets are told from letters by a vector of their type, and take no positions"
+    return f"{name}: tags in angle brackets are read as any other symbol"
 
 
 def _describe_model(recipe: Recipe) -> str:

@@ -54,7 +54,7 @@ def read(
             "the data has no source, but the config has one; for a language model use --preset lm-rnn or lm-transformer"
         )
     settings = layers.for_sources(data.kinds)
-    origins = open_origins(request.recipe.init, names)
+    origins = open_origins(request.recipe.init, names, request.recipe.training.distill.teachers)
     known = drop_sections_without_kind(settings)
     draft = make_recipe(merge(origins.settings(), known) if settings["preset"] == "auto" else known)
     return ReadData(data, layers, settings, origins, draft)

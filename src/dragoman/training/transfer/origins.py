@@ -49,6 +49,7 @@ class Origins:
     decoder: System | None
     target_tokenizer: Tokenizer | None
     digests: Mapping[str, str]  # of the weights, by run
+    teachers: tuple[System, ...] = ()  # runs whose probabilities are learnt
 
     def settings(self) -> dict[str, Any]:
         """Return how the parts that are taken over were built.
@@ -113,8 +114,8 @@ class Origins:
         return TokenizerChoice(config.resolved(tokenizer.kind), notes=(note,))
 
 
-def open_origins(config: InitConfig, sources: Sequence[str]) -> Origins:
-    """Open every run that ``config`` names. ``sources``: the names of the new run's sources."""
+def open_origins(config: InitConfig, sources: Sequence[str], teachers: Sequence[str] = ()) -> Origins:
+    """Open every run that ``config`` names, and the teachers. ``sources``: the names of the new run's sources."""
     unknown = [name for name in config.sources if name not in sources]
     if unknown:
         known = ", ".join(sources) or "none"
@@ -132,7 +133,8 @@ def open_origins(config: InitConfig, sources: Sequence[str]) -> Origins:
     decoder = None if config.decoder is None else _open(config.decoder, "init.decoder", opened)
     wanted = config.target_tokenizer
     tokenizer = None if wanted is None else _open(wanted, "init.target_tokenizer", opened).target
-    return Origins(config, origins, decoder, tokenizer, {run: _digest(Path(run)) for run in opened})
+    taught = tuple(_open(run, "training.distill.teachers", opened) for run in teachers)
+    return Origins(config, origins, decoder, tokenizer, {run: _digest(Path(run)) for run in opened}, taught)
 
 
 def _open(run: str, setting: str, opened: dict[str, System]) -> System:
