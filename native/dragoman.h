@@ -1,7 +1,7 @@
 /* Dragoman's native library: it runs a trained model from one file, without any dependency.
  *
  * Open a model, make a context for each thread, and search for the outputs of sources with
- * `dragoman_search`. A search of one's own encodes a batch of sources, copies what was encoded, and
+ * `dragoman_search`, or with a stream that is fed while it runs. A search of one's own encodes a batch of sources, copies what was encoded, and
  * advances hypotheses with `dragoman_step`. tokenizer.h turns text into token ids and back.
  * Every function that can fail returns DRAGOMAN_OK or a reason; `dragoman_message` says more.
  */
@@ -139,6 +139,38 @@ DRAGOMAN_API void dragoman_set_calls(dragoman_settings *settings, dragoman_draw 
 DRAGOMAN_API int dragoman_search(dragoman_context *context, int count, const struct dragoman_input *inputs,
                                  const dragoman_settings *settings, dragoman_result **result);
 DRAGOMAN_API void dragoman_result_free(dragoman_result *result);
+
+/* ---- streams: a search that is fed while it runs
+ *
+ * Add sources at any time, advance all that are in flight by one token, and take each result when it is there. At most
+ * DRAGOMAN_BATCH sources are in flight; others that were added wait. A result has the same bits whatever else is in the
+ * stream: `dragoman_search` is a stream whose sources are known at the start. A context has one stream at a time, which
+ * must be freed before it. The settings are copied; they have no lists of the sources. */
+typedef struct dragoman_stream dragoman_stream;
+
+/* What is searched for one source, beside the settings. */
+struct dragoman_entry {
+    int32_t number;        /* the name of the source in the calls below and in `dragoman_draw`; no two in a stream are equal */
+    int32_t key;           /* names it for the built-in random numbers */
+    int32_t limit;         /* the most tokens of its output; 0: DRAGOMAN_MAX_LENGTH alone */
+    int32_t prefix_length; /* tokens that its output begins with */
+    const int32_t *prefix; /* they are copied */
+};
+
+DRAGOMAN_API int dragoman_stream_new(dragoman_context *context, const dragoman_settings *settings, dragoman_stream **stream);
+DRAGOMAN_API void dragoman_stream_free(dragoman_stream *stream); /* at any time */
+/* How many sources may be added now: those that can enter before the next token, and a few that wait. */
+DRAGOMAN_API int dragoman_stream_room(const dragoman_stream *stream);
+/* Encode `count` sources together and add them; `inputs` as for `dragoman_encode`. Either all are added, or the reason
+ * is returned, none is added, and the others go on. */
+DRAGOMAN_API int dragoman_stream_add(dragoman_stream *stream, int count, const struct dragoman_input *inputs, const struct dragoman_entry *entries);
+/* Advance all sources in flight by one token. After an error the stream cannot go on: what was done may be taken, then
+ * it is to be freed. */
+DRAGOMAN_API int dragoman_stream_advance(dragoman_stream *stream);
+/* Take the result of a source that is done, which the caller has to free. Returns 1, or 0 if there is none. */
+DRAGOMAN_API int dragoman_stream_take(dragoman_stream *stream, int32_t *number, dragoman_result **result);
+/* Give up a source: it has no result. Returns 1, or 0 if the stream does not have it. */
+DRAGOMAN_API int dragoman_stream_drop(dragoman_stream *stream, int32_t number);
 
 /* A result is a number of arrays. "ends" say where the entries of each source, hypothesis or step end in another
  * array; the first ones begin at 0. Sources are in the order of the inputs. */

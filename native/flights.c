@@ -24,11 +24,10 @@ static void places_free(float ***lists, int values) {
     free(lists);
 }
 
-int flights_make(struct search *search) {
+int flights_make(struct search *search, int batch) {
     const struct dragoman_model *model = search->model;
-    int batch = whole(search->settings, DRAGOMAN_BATCH);
-    search->batch = batch < search->count ? batch : search->count;
-    search->place_count = search->batch + (search->batch + 3) / 4;
+    search->batch = batch;
+    search->place_count = batch + (batch + 3) / 4;
     size_t places = (size_t)search->place_count;
     search->flights = calloc(places, sizeof *search->flights);
     search->active = calloc(places, sizeof *search->active);
@@ -49,9 +48,11 @@ int flights_make(struct search *search) {
 void flights_free(struct search *search) {
     const struct dragoman_model *model = search->model;
     for (int i = 0; i < search->place_count && search->flights; i++) {
-        free(search->flights[i].finished), free(search->flights[i].numbers);
+        free(search->flights[i].finished), free(search->flights[i].numbers), free(search->flights[i].prefix);
         record_free(&search->flights[i].record);
     }
+    for (int i = 0; i < search->finished_count; i++) dragoman_result_free(search->finished[i].result);
+    free(search->finished);
     generation_free(&search->now, model->slot_count), generation_free(&search->next, model->slot_count);
     places_free(search->fixed, model->fixed_count), places_free(search->turned, model->fixed_count), places_free(search->begin, model->slot_count);
     free(search->flights), free(search->active), free(search->waiting), free(search->unused), free(search->states.count);
@@ -103,18 +104,24 @@ static int copy_encoded(struct search *search, int place, int b) {
     return DRAGOMAN_OK;
 }
 
+static void free_place(struct search *search, int place) {
+    pool_give(&search->context->stores, search->flights[place].store);
+    search->flights[place].store = NULL;
+    search->unused[search->unused_count++] = place;
+}
+
 /* Set up the flight of item b of the batch that was encoded. */
-static int begin_flight(struct search *search, int place, int input, int b) {
+static int begin_flight(struct search *search, int place, const struct dragoman_entry *entry, int b) {
     const struct dragoman_model *model = search->model;
     const struct dragoman_settings *settings = search->settings;
     const struct memory *memory = &search->context->memory;
-    const struct list *limits = &settings->lists[DRAGOMAN_LIMITS], *prefixes = &settings->lists[DRAGOMAN_PREFIXES];
     struct flight *flight = &search->flights[place];
     int n_best = whole(settings, DRAGOMAN_N_BEST), max_length = whole(settings, DRAGOMAN_MAX_LENGTH);
     struct flight kept = *flight; /* memory that is used again */
-    *flight = (struct flight){.input = input, .record = kept.record, .finished = kept.finished, .numbers = kept.numbers};
+    *flight = (struct flight){.number = entry->number, .key = entry->key, .record = kept.record, .finished = kept.finished, .numbers = kept.numbers,
+                              .prefix = kept.prefix, .prefix_room = kept.prefix_room};
     record_clear(&flight->record);
-    flight->limit = limits->is_set ? limits->numbers[input] : max_length;
+    flight->limit = entry->limit ? entry->limit : max_length;
     if (max_length && max_length < flight->limit) flight->limit = max_length;
     flight->states = memory->states ? memory->states->count[b] : 0;
     search->states.count[place] = flight->states;
@@ -122,7 +129,9 @@ static int begin_flight(struct search *search, int place, int input, int b) {
     if (model->begin != ABSENT) flight->position = count_of(&memory->values[model->begin], b, model->encode.shapes[model->begin].rows);
     for (int i = 0; i < model->slot_count; i++)
         if (model->slots[i].grows && model->slots[i].begin != ABSENT) flight->cached = memory->values[model->slots[i].begin].extent->count[b];
-    if (prefixes->is_set) flight->prefix = sequence_of(prefixes, input, &flight->prefix_length);
+    if (GROW(flight->prefix, flight->prefix_room, entry->prefix_length)) return no_memory(search);
+    if (entry->prefix_length) memcpy(flight->prefix, entry->prefix, (size_t)entry->prefix_length * sizeof *flight->prefix);
+    flight->prefix_length = entry->prefix_length;
     int eos = whole(settings, DRAGOMAN_EOS);
     flight->is_forced = flight->prefix_length && (flight->prefix_length >= flight->limit || flight->prefix[flight->prefix_length - 1] == eos);
     if (whole(settings, DRAGOMAN_SAMPLE)) {
@@ -136,18 +145,16 @@ static int begin_flight(struct search *search, int place, int input, int b) {
     return copy_encoded(search, place, b);
 }
 
-static int encode_some(struct search *search) {
-    int some = search->encoded ? (search->batch + 3) / 4 : search->batch, left = search->count - search->encoded;
-    some = some < left ? some : left;
-    TRY(dragoman_encode(search->context, some, search->inputs ? search->inputs + (size_t)search->encoded * (size_t)search->model->source_count : NULL));
-    for (int b = 0; b < some; b++) {
+int flights_add(struct search *search, int count, const struct dragoman_input *inputs, const struct dragoman_entry *entries) {
+    int reason = dragoman_encode(search->context, count, inputs), waiting = search->waiting_count;
+    for (int b = 0; b < count && !reason; b++) {
         int place = search->unused[--search->unused_count];
-        TRY(begin_flight(search, place, search->encoded + b, b));
-        search->waiting[some - 1 - b] = place; /* the last one enters first */
+        search->waiting[search->waiting_count++] = place;
+        reason = begin_flight(search, place, &entries[b], b);
     }
-    search->waiting_count = some;
-    search->encoded += some;
-    return DRAGOMAN_OK;
+    while (reason && search->waiting_count > waiting) free_place(search, search->waiting[--search->waiting_count]);
+    search->context->memory.sources = 0; /* the next source may need the memory */
+    return reason;
 }
 
 /* ---- rows */
@@ -184,14 +191,11 @@ static int enter(struct search *search, int place) {
     return DRAGOMAN_OK;
 }
 
-int flights_fill(struct search *search) {
-    while (search->active_count < search->batch) {
-        if (!search->waiting_count) {
-            if (search->encoded == search->count) return DRAGOMAN_OK;
-            TRY(encode_some(search));
-        }
-        TRY(enter(search, search->waiting[--search->waiting_count]));
-    }
+int flights_enter(struct search *search) {
+    int count = 0;
+    for (; search->active_count < search->batch && count < search->waiting_count; count++) TRY(enter(search, search->waiting[count]));
+    search->waiting_count -= count;
+    memmove(search->waiting, search->waiting + count, (size_t)search->waiting_count * sizeof *search->waiting);
     return DRAGOMAN_OK;
 }
 
@@ -270,9 +274,16 @@ static int advance_flight(struct search *search, const struct run *run, int plac
 static int leave(struct search *search, int place) {
     struct flight *flight = &search->flights[place];
     size_t width = whole(search->settings, DRAGOMAN_WANT_ATTENTION) ? (size_t)search->model->maps * (size_t)flight->states : 0;
-    if (result_of_record(&flight->record, search->settings, flight->is_forced, flight->states, width, &search->results[flight->input])) return no_memory(search);
-    pool_give(&search->context->stores, flight->store);
-    search->unused[search->unused_count++] = place;
+    if (!flight->is_dropped) {
+        struct dragoman_result *result = calloc(1, sizeof *result);
+        if (!result || GROW(search->finished, search->finished_room, search->finished_count + 1) ||
+            result_of_record(&flight->record, search->settings, flight->is_forced, flight->states, width, result)) {
+            dragoman_result_free(result);
+            return no_memory(search);
+        }
+        search->finished[search->finished_count++] = (struct finished){flight->number, result};
+    }
+    free_place(search, place);
     return DRAGOMAN_OK;
 }
 
@@ -283,6 +294,7 @@ int flights_advance(struct search *search, const struct run *run) {
     search->next.count = 0;
     for (int i = 0; i < search->active_count; i++) {
         int place = search->active[i];
+        search->flights[place].is_done |= search->flights[place].is_dropped;
         TRY(advance_flight(search, run, place));
         if (search->flights[place].is_done) TRY(leave(search, place));
         else search->active[going++] = place;
@@ -292,4 +304,21 @@ int flights_advance(struct search *search, const struct run *run) {
     search->now = search->next;
     search->next = before;
     return DRAGOMAN_OK;
+}
+
+/* Its hypotheses are among those of others, so a source in flight leaves after the next token. */
+int flights_drop(struct search *search, int32_t number) {
+    for (int i = 0; i < search->active_count; i++) {
+        struct flight *flight = &search->flights[search->active[i]];
+        if (flight->number == number && !flight->is_dropped) return flight->is_dropped = 1;
+    }
+    for (int i = 0; i < search->waiting_count; i++) {
+        int place = search->waiting[i];
+        if (search->flights[place].number != number) continue;
+        search->waiting_count--;
+        memmove(search->waiting + i, search->waiting + i + 1, (size_t)(search->waiting_count - i) * sizeof *search->waiting);
+        free_place(search, place);
+        return 1;
+    }
+    return 0;
 }

@@ -81,6 +81,7 @@ struct dragoman_context {
     size_t arena_size;
     size_t *buffer_offset;
     struct value *values; /* of a step */
+    int is_searched; /* a stream uses it */
     char message[256];
 };
 

@@ -36,12 +36,10 @@ static void draw_numbers(const struct search *search, const struct flight *fligh
     const struct dragoman_settings *settings = search->settings;
     int block = flight->drawn / DRAGOMAN_DRAWS;
     if (settings->draw) {
-        settings->draw(settings->user, flight->input, row, block, numbers);
+        settings->draw(settings->user, flight->number, row, block, numbers);
         return;
     }
-    const struct list *keys = &settings->lists[DRAGOMAN_KEYS];
-    uint64_t key = (uint64_t)(uint32_t)(keys->is_set ? keys->numbers[flight->input] : flight->input);
-    uint64_t state = mix(mix(mix((uint64_t)settings->values[DRAGOMAN_SEED]) ^ key) ^ (uint64_t)row);
+    uint64_t key = (uint64_t)(uint32_t)flight->key, state = mix(mix(mix((uint64_t)settings->values[DRAGOMAN_SEED]) ^ key) ^ (uint64_t)row);
     for (int i = 0; i < DRAGOMAN_DRAWS; i++)
         numbers[i] = (float)(mix(state + (uint64_t)(flight->drawn + i)) >> 40) * (1.0f / 16777216.0f);
 }
@@ -198,6 +196,7 @@ static int choose_all(struct search *search, struct run *run) {
         TRY(project(run, weight, x + (size_t)first * (size_t)inputs, count, bias, scores, sums, best));
         for (int i = 0; i < count; i++) {
             struct flight *flight = &search->flights[search->now.source[first + i]];
+            if (flight->is_dropped) continue;
             TRY(take_row(search, run, first + i, (struct distribution){scores + i * stride, best + i * blocks, sums[i].normalizer}, sums[i].entropy));
             if (first + i == flight->first_row + flight->rows - 1) TRY(finish_step(search, flight));
         }
@@ -206,38 +205,15 @@ static int choose_all(struct search *search, struct run *run) {
     return DRAGOMAN_OK;
 }
 
-static int search_all(struct search *search) {
+int search_advance(struct search *search) {
     const struct dragoman_settings *settings = search->settings;
-    for (;;) {
-        TRY(flights_fill(search));
-        if (!search->active_count) return DRAGOMAN_OK;
-        if (settings->cancel && settings->cancel(settings->user)) return fail(search->context, DRAGOMAN_CANCELLED, "the search was cancelled");
-        struct memory memory;
-        struct run run;
-        TRY(flights_prepare(search, &run, &memory));
-        TRY(run_operations(&run, search->model->readout));
-        TRY(choose_all(search, &run));
-        TRY(flights_advance(search, &run));
-    }
-}
-
-int dragoman_search(dragoman_context *context, int count, const struct dragoman_input *inputs, const dragoman_settings *settings, dragoman_result **result) {
-    struct search search = {.context = context, .model = context->model, .settings = settings, .inputs = inputs, .count = count};
-    *result = NULL;
-    if (count < 1 || count > 1 << 24 || (!inputs && context->model->source_count)) return fail(context, DRAGOMAN_BAD_INPUT, "the number of inputs is impossible");
-    TRY(settings_check(context, settings, count));
-    pool_give_all(&context->stores);
-    search.results = calloc((size_t)count, sizeof *search.results);
-    *result = calloc(1, sizeof **result);
-    int is_made = search.results && *result && !rules_make(&search.rules, context->model, settings);
-    is_made = is_made && !chooser_make(&search.chooser, context->model, settings, &search.rules);
-    is_made = is_made && !caches_make(&search.caches, context->model) && !flights_make(&search);
-    int reason = is_made ? search_all(&search) : no_memory(&search);
-    if (!reason && results_join(search.results, count, *result)) reason = no_memory(&search);
-    if (reason) dragoman_result_free(*result), *result = NULL;
-    for (int i = 0; i < count && search.results; i++) result_clear(&search.results[i]);
-    free(search.results);
-    rules_free(&search.rules), chooser_free(&search.chooser), caches_free(&search.caches), flights_free(&search);
-    context->memory.sources = 0;
-    return reason;
+    TRY(flights_enter(search));
+    if (!search->active_count) return DRAGOMAN_OK;
+    if (settings->cancel && settings->cancel(settings->user)) return fail(search->context, DRAGOMAN_CANCELLED, "the search was cancelled");
+    struct memory memory;
+    struct run run;
+    TRY(flights_prepare(search, &run, &memory));
+    TRY(run_operations(&run, search->model->readout));
+    TRY(choose_all(search, &run));
+    return flights_advance(search, &run);
 }

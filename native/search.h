@@ -34,8 +34,14 @@ static inline const int32_t *sequence_of(const struct list *list, int i, int *le
     return list->numbers + begin;
 }
 
+/* A copy without the lists of the sources; NULL: no memory. */
+struct dragoman_settings *settings_copy(const struct dragoman_settings *settings);
 /* Refuse settings that do not go together, or that name tokens which the model does not have. */
-int settings_check(struct dragoman_context *context, const struct dragoman_settings *settings, int count);
+int settings_check(struct dragoman_context *context, const struct dragoman_settings *settings);
+/* The same for the lists of `count` sources. */
+int sources_check(struct dragoman_context *context, const struct dragoman_settings *settings, int count);
+/* The same for what a stream is given with source number i. */
+int entry_check(struct dragoman_context *context, const struct dragoman_settings *settings, const struct dragoman_entry *entry, int i);
 
 /* What the summed log-probability of an output of so many tokens is divided by. */
 double length_penalty(const struct dragoman_settings *settings, int length);
@@ -176,11 +182,13 @@ struct row { /* a live hypothesis */
 };
 
 struct flight { /* a source that is encoded */
-    int input, limit, states;
+    int32_t number, key;
+    int limit, states;
     int position, cached;  /* of the first token; rows of the slots that grow */
-    const int32_t *prefix; /* tokens that the output begins with */
-    int prefix_length, is_forced; /* forced: the prefix is the whole output */
+    int32_t *prefix;       /* tokens that the output begins with */
+    int prefix_room, prefix_length, is_forced; /* forced: the prefix is the whole output */
     int first_row, rows, width, drawn, is_done; /* width: of the beam that is left */
+    int is_dropped;        /* nobody wants its result */
     float *store;          /* the values of `encode` that a step reads */
     double *finished;      /* (n_best): the best scores of finished hypotheses, best first, to stop when certain */
     float *numbers;        /* (samples, DRAWS): random */
@@ -207,23 +215,28 @@ void generation_append(struct generation *rows, struct row row, int token, int p
 static inline size_t slot_size(const struct slot *slot, int states) { return (size_t)slot->rows * (size_t)(slot->width == MANY ? states : slot->width); }
 size_t slot_offset(const struct generation *rows, const struct slot *slot);
 
+struct finished { /* a source that is done */
+    int32_t number;
+    struct dragoman_result *result;
+};
+
 struct search {
     struct dragoman_context *context;
     const struct dragoman_model *model;
     const struct dragoman_settings *settings;
-    const struct dragoman_input *inputs;
-    struct dragoman_result *results; /* of each input */
-    int count, encoded;              /* inputs; how many of them are encoded */
     struct rules rules;
     struct chooser chooser;
     struct caches caches;
 
-    /* Sources have places: those that are searched, those that wait, and free ones. */
+    /* Sources have places: those that are searched, those that wait (the first enters first), and free ones. */
     struct flight *flights;
     int32_t *active, *waiting, *unused;
     int place_count, active_count, waiting_count, unused_count, batch;
     struct extent states;  /* (places) */
     float ***fixed, ***turned, ***begin; /* of each fixed value, or slot: where it is for each place */
+
+    struct finished *finished; /* that nobody has taken, in their order */
+    int finished_count, finished_room;
 
     struct generation now, next;
     int32_t *own_cache; /* (rows): the row of the caches for the new token of each row; -1: none yet */
@@ -234,13 +247,20 @@ struct search {
     size_t attention_room;
 };
 
-int flights_make(struct search *search); /* 1: no memory */
+int flights_make(struct search *search, int batch); /* 1: no memory */
 void flights_free(struct search *search);
-/* Encode sources that wait and let them enter where there is room. */
-int flights_fill(struct search *search);
+/* Encode sources, for which there have to be free places; they wait. After an error none of them does. */
+int flights_add(struct search *search, int count, const struct dragoman_input *inputs, const struct dragoman_entry *entries);
+/* Let sources that wait enter where there is room. */
+int flights_enter(struct search *search);
+/* Give up a source; 0: there is no such one. */
+int flights_drop(struct search *search, int32_t number);
 /* Prepare a step of all rows. */
 int flights_prepare(struct search *search, struct run *run, struct memory *memory);
 /* Continue with the candidates that were kept in the last step. */
 int flights_advance(struct search *search, const struct run *run);
+
+/* Advance all sources by one token (search.c). */
+int search_advance(struct search *search);
 
 #endif

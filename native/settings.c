@@ -40,17 +40,37 @@ void dragoman_settings_free(dragoman_settings *settings) {
     free(settings);
 }
 
+static int32_t *copy_of(const int32_t *numbers, int count) {
+    int32_t *copy = malloc(((size_t)count + 1) * sizeof *copy);
+    if (copy && count) memcpy(copy, numbers, (size_t)count * sizeof *copy);
+    return copy;
+}
+
+/* How many numbers a list has. */
+static int total_of(const struct list *list) { return !list->ends ? list->count : list->count ? list->ends[list->count - 1] : 0; }
+
+struct dragoman_settings *settings_copy(const struct dragoman_settings *settings) {
+    static const int copied[] = {DRAGOMAN_FORBIDDEN, DRAGOMAN_FORBIDDEN_RUNS, DRAGOMAN_ONLY};
+    struct dragoman_settings *copy = malloc(sizeof *copy);
+    int failed = !copy;
+    if (copy) *copy = *settings, memset(copy->lists, 0, sizeof copy->lists);
+    for (int i = 0; i < 3 && !failed; i++) {
+        const struct list *list = &settings->lists[copied[i]];
+        struct list *to = &copy->lists[copied[i]];
+        if (!list->is_set) continue;
+        *to = (struct list){list->count, 1, copy_of(list->numbers, total_of(list)), list->ends ? copy_of(list->ends, list->count) : NULL};
+        failed = !to->numbers || (list->ends && !to->ends);
+    }
+    if (!failed) return copy;
+    dragoman_settings_free(copy);
+    return NULL;
+}
+
 int dragoman_set(dragoman_settings *settings, int setting, double value) {
     if (setting < 0 || setting >= SETTING_COUNT || !(value >= bounds[setting].least && value <= bounds[setting].most)) return DRAGOMAN_BAD_INPUT;
     if (bounds[setting].is_whole && value != floor(value)) return DRAGOMAN_BAD_INPUT;
     settings->values[setting] = value;
     return DRAGOMAN_OK;
-}
-
-static int32_t *copy_of(const int32_t *numbers, int count) {
-    int32_t *copy = malloc(((size_t)count + 1) * sizeof *copy);
-    if (copy && count) memcpy(copy, numbers, (size_t)count * sizeof *copy);
-    return copy;
 }
 
 int dragoman_set_list(dragoman_settings *settings, int list, int count, const int32_t *numbers, const int32_t *ends) {
@@ -84,39 +104,47 @@ double length_penalty(const struct dragoman_settings *settings, int length) {
     }
 }
 
-static int check_tokens(struct dragoman_context *context, const struct list *list, const char *name) {
-    int total = list->ends ? (list->count ? list->ends[list->count - 1] : 0) : list->count;
-    for (int i = 0; i < total; i++)
-        if (list->numbers[i] >= context->model->vocabulary)
+static int check_tokens(struct dragoman_context *context, const int32_t *tokens, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (tokens[i] < 0 || tokens[i] >= context->model->vocabulary)
             return fail(context, DRAGOMAN_BAD_INPUT, "search.%s: there is no token %d, the vocabulary ends at %d; give token numbers of this model",
-                        name, list->numbers[i], context->model->vocabulary - 1);
+                        name, tokens[i], context->model->vocabulary - 1);
     return DRAGOMAN_OK;
 }
 
-int settings_check(struct dragoman_context *context, const struct dragoman_settings *settings, int count) {
-    const struct list *lists = settings->lists, *prefixes = &lists[DRAGOMAN_PREFIXES];
-    int eos = whole(settings, DRAGOMAN_EOS), max_length = whole(settings, DRAGOMAN_MAX_LENGTH);
-    if (eos >= context->model->vocabulary || whole(settings, DRAGOMAN_BOS) >= context->model->vocabulary)
+static int check_list(struct dragoman_context *context, const struct list *list, const char *name) { return check_tokens(context, list->numbers, total_of(list), name); }
+
+int settings_check(struct dragoman_context *context, const struct dragoman_settings *settings) {
+    const struct list *lists = settings->lists;
+    int max_length = whole(settings, DRAGOMAN_MAX_LENGTH);
+    if (whole(settings, DRAGOMAN_EOS) >= context->model->vocabulary || whole(settings, DRAGOMAN_BOS) >= context->model->vocabulary)
         return fail(context, DRAGOMAN_BAD_INPUT, "the start or the end symbol is outside the vocabulary");
     if (!whole(settings, DRAGOMAN_SAMPLE) && whole(settings, DRAGOMAN_N_BEST) > whole(settings, DRAGOMAN_BEAM))
         return fail(context, DRAGOMAN_BAD_INPUT, "n_best = %d needs a beam at least as wide, but beam = %d", whole(settings, DRAGOMAN_N_BEST), whole(settings, DRAGOMAN_BEAM));
     if (max_length && whole(settings, DRAGOMAN_MIN_LENGTH) >= max_length)
         return fail(context, DRAGOMAN_BAD_INPUT, "min_length = %d leaves no room for the end symbol: max_length = %d", whole(settings, DRAGOMAN_MIN_LENGTH), max_length);
-    if (!max_length && !lists[DRAGOMAN_LIMITS].is_set)
-        return fail(context, DRAGOMAN_BAD_INPUT, "search needs a length limit: set max_length, or give one limit per source");
-    const int of_sources[] = {DRAGOMAN_LIMITS, DRAGOMAN_PREFIXES, DRAGOMAN_KEYS};
-    for (int i = 0; i < 3; i++)
-        if (lists[of_sources[i]].is_set && lists[of_sources[i]].count != count)
-            return fail(context, DRAGOMAN_BAD_INPUT, "a list has %d entries, but there are %d sources", lists[of_sources[i]].count, count);
-    TRY(check_tokens(context, &lists[DRAGOMAN_FORBIDDEN], "forbidden"));
-    TRY(check_tokens(context, &lists[DRAGOMAN_FORBIDDEN_RUNS], "forbidden_runs"));
-    TRY(check_tokens(context, &lists[DRAGOMAN_ONLY], "only"));
-    TRY(check_tokens(context, prefixes, "prefix"));
-    for (int i = 0; i < prefixes->count; i++) {
-        int length;
-        const int32_t *tokens = sequence_of(prefixes, i, &length);
-        for (int t = 0; t < length - 1; t++)
-            if (tokens[t] == eos) return fail(context, DRAGOMAN_BAD_INPUT, "the forced prefix of input %d goes on after the end symbol; leave that out", i + 1);
+    TRY(check_list(context, &lists[DRAGOMAN_FORBIDDEN], "forbidden"));
+    TRY(check_list(context, &lists[DRAGOMAN_FORBIDDEN_RUNS], "forbidden_runs"));
+    return check_list(context, &lists[DRAGOMAN_ONLY], "only");
+}
+
+int sources_check(struct dragoman_context *context, const struct dragoman_settings *settings, int count) {
+    static const int of_sources[] = {DRAGOMAN_LIMITS, DRAGOMAN_PREFIXES, DRAGOMAN_KEYS};
+    for (int i = 0; i < 3; i++) {
+        const struct list *list = &settings->lists[of_sources[i]];
+        if (list->is_set && list->count != count) return fail(context, DRAGOMAN_BAD_INPUT, "a list has %d entries, but there are %d sources", list->count, count);
     }
+    return DRAGOMAN_OK;
+}
+
+int entry_check(struct dragoman_context *context, const struct dragoman_settings *settings, const struct dragoman_entry *entry, int i) {
+    if (!entry->limit && !whole(settings, DRAGOMAN_MAX_LENGTH))
+        return fail(context, DRAGOMAN_BAD_INPUT, "search needs a length limit: set max_length, or give one limit per source");
+    if (entry->limit < 0 || entry->prefix_length < 0 || (entry->prefix_length && !entry->prefix))
+        return fail(context, DRAGOMAN_BAD_INPUT, "the limit or the prefix of input %d is impossible", i + 1);
+    TRY(check_tokens(context, entry->prefix, entry->prefix_length, "prefix"));
+    for (int t = 0; t < entry->prefix_length - 1; t++)
+        if (entry->prefix[t] == whole(settings, DRAGOMAN_EOS))
+            return fail(context, DRAGOMAN_BAD_INPUT, "the forced prefix of input %d goes on after the end symbol; leave that out", i + 1);
     return DRAGOMAN_OK;
 }

@@ -89,9 +89,9 @@ int main(int argc, char **argv) {
     __sanitizer_set_death_callback(say_case);
     struct counts counts = {0};
     for (now = first; now < first + cases; now++) run_case(models, model_count, tables, table_count, &counts);
-    printf("%ld cases: %ld models opened and %ld refused; %ld encoded, %ld steps, %ld searches, %ld inputs refused, %ld out of memory; "
+    printf("%ld cases: %ld models opened and %ld refused; %ld encoded, %ld steps, %ld searches, %ld calls of streams, %ld inputs refused, %ld out of memory; "
            "%ld tables opened and %ld refused, %ld texts; %ld allocations refused\n",
-           cases, counts.opened, counts.refused, counts.encoded, counts.stepped, counts.searched, counts.refused_inputs, counts.out_of_memory,
+           cases, counts.opened, counts.refused, counts.encoded, counts.stepped, counts.searched, counts.streamed, counts.refused_inputs, counts.out_of_memory,
            counts.tables_opened, counts.tables_refused, counts.texts, heap_refusals);
     return 0;
 }

@@ -50,7 +50,7 @@ struct bytes mutate_table(struct random *random, struct bytes seed, const struct
 /* ---- the cases (models.c, tables.c) */
 
 struct counts {
-    long opened, refused, encoded, stepped, searched, refused_inputs, out_of_memory;
+    long opened, refused, encoded, stepped, searched, streamed, refused_inputs, out_of_memory;
     long tables_opened, tables_refused, texts;
 };
 

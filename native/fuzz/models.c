@@ -1,4 +1,4 @@
-/* Open a mutated model file; encode, step and search with random and hostile inputs. */
+/* Open a mutated model file; encode, step, search and stream with random and hostile inputs. */
 #include "../dragoman.h"
 #include "fuzz.h"
 
@@ -280,6 +280,62 @@ static void try_search(struct random *random, dragoman_context *context, const d
     free_inputs(&inputs);
 }
 
+static struct dragoman_entry make_entry(struct random *random, int number, int vocabulary, int32_t *prefix, int most) {
+    struct dragoman_entry entry = {.number = number, .key = interesting(random), .limit = between(random, 0, 12)};
+    if (one_in(random, 4)) entry.prefix = prefix, entry.prefix_length = between(random, 0, most);
+    for (int i = 0; i < most; i++) prefix[i] = one_in(random, 60) ? interesting(random) : between(random, 0, vocabulary - 1);
+    if (one_in(random, 40)) entry.limit = interesting(random);
+    if (one_in(random, 60)) entry.prefix_length = -between(random, 0, 9);
+    if (one_in(random, 60)) entry.prefix = NULL;
+    return entry;
+}
+
+/* Sources come and go; some are dropped, and the stream is freed with whatever is in it. */
+static void use_stream(struct random *random, dragoman_context *context, const dragoman_model *model, dragoman_stream *stream, struct counts *counts) {
+    int vocabulary = dragoman_describe(model, DRAGOMAN_VOCABULARY, 0), number = 0;
+    for (int turn = between(random, 1, 16); turn > 0; turn--) {
+        if (one_in(random, 2)) {
+            struct inputs inputs;
+            struct dragoman_entry entries[MOST_INPUTS];
+            int32_t prefixes[MOST_INPUTS][5], is_hostile = one_in(random, 8);
+            make_inputs(random, model, is_hostile, &inputs);
+            for (int i = 0; i < inputs.count; i++) entries[i] = make_entry(random, number++, vocabulary, prefixes[i], 5);
+            int count = inputs.count, room = dragoman_stream_room(stream);
+            if (!is_hostile && room && count > room) count = room; /* what is too much is refused */
+            if (is_hostile && one_in(random, 4)) count = -between(random, 0, 9);
+            note(dragoman_stream_add(stream, count, is_hostile && one_in(random, 9) ? NULL : inputs.at, entries), &counts->streamed, counts);
+            look_at(dragoman_message(context), strlen(dragoman_message(context)) + 1);
+            free_inputs(&inputs);
+        }
+        if (one_in(random, 9)) dragoman_stream_drop(stream, one_in(random, 9) ? interesting(random) : between(random, 0, number));
+        if (one_in(random, 20)) try_encode(random, context, model, counts); /* a stream keeps nothing in the context but its sources */
+        note(dragoman_stream_advance(stream), &counts->streamed, counts);
+        int32_t taken;
+        dragoman_result *result;
+        while (!one_in(random, 3) && dragoman_stream_take(stream, &taken, &result)) {
+            if (taken < 0 || taken >= number) abort();
+            look_at_result(result);
+            dragoman_result_free(result);
+        }
+    }
+}
+
+static void try_stream(struct random *random, dragoman_context *context, const dragoman_model *model, struct counts *counts) {
+    struct caller caller = {*random, 0};
+    dragoman_settings *settings = dragoman_settings_new();
+    dragoman_stream *stream = NULL, *second = NULL;
+    if (!settings) return;
+    caller.steps = change_settings(random, settings, dragoman_describe(model, DRAGOMAN_VOCABULARY, 0), 0);
+    dragoman_set(settings, DRAGOMAN_BATCH, between(random, 1, 4));
+    dragoman_set_calls(settings, one_in(random, 2) ? draw_numbers : NULL, is_enough, &caller);
+    note(dragoman_stream_new(context, settings, &stream), &counts->streamed, counts);
+    if (stream && !dragoman_stream_new(context, settings, &second)) abort(); /* there is one at a time */
+    if (one_in(random, 2)) change_settings(random, settings, 50, 3); /* they were copied */
+    dragoman_settings_free(settings);
+    if (stream) use_stream(random, context, model, stream, counts);
+    dragoman_stream_free(stream);
+}
+
 void try_model(struct random *random, struct bytes file, struct counts *counts) {
     static const char *const kernels[] = {NULL, "", "baseline", "avx2", "avx512", "avx512vnni", "abacus"};
     const char *wanted = kernels[below(random, one_in(random, 20) ? 7 : 6)];
@@ -297,8 +353,8 @@ void try_model(struct random *random, struct bytes file, struct counts *counts) 
     dragoman_context *context = dragoman_new(model);
     if (context && dragoman_describe(model, DRAGOMAN_SOURCES, 0) <= MOST_SOURCES)
         for (int i = between(random, 1, 3); i > 0; i--) {
-            if (one_in(random, 2)) try_encode(random, context, model, counts);
-            else try_search(random, context, model, counts);
+            int which = between(random, 0, 2);
+            (which == 0 ? try_encode : which == 1 ? try_search : try_stream)(random, context, model, counts);
         }
     dragoman_free(context);
     dragoman_close(model);

@@ -64,6 +64,7 @@ def serve_here(tiny_run: Any) -> Iterator[Callable[..., Served]]:
     from dragoman.serving.application import Draining, create_application
     from dragoman.serving.batching import Batcher
     from dragoman.serving.connections import configure
+    from dragoman.serving.continuous import find_continuous
     from dragoman.serving.limits import SERVER
     from dragoman.serving.metrics import Metrics
     from dragoman.serving.models import Model, Models
@@ -76,7 +77,7 @@ def serve_here(tiny_run: Any) -> Iterator[Callable[..., Served]]:
         languages = options.pop("languages", {"run": ("de", "en")})
         models = Models([Model(name, System.load(run, "cpu"), languages.get(name)) for name, run in given.items()])
         metrics, draining, log = Metrics(), Draining(), []
-        batcher = Batcher(limits, workers, metrics.count_batch)
+        batcher = Batcher(limits, workers, metrics.count_batch, find_continuous(models))
         metrics.watch(batcher)
         pool = Pool(models, batcher, limits, forks=False)
         app = create_application(

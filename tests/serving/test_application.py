@@ -168,7 +168,7 @@ def test_a_full_queue_and_a_late_answer_have_their_statuses(serve_here: Serve) -
     assert late.status_code == 503 and int(late.headers["retry-after"]) >= 1
     assert served.batcher.is_idle
     full = serve_here(limits=replace(SERVER, waiting=1), workers=0)
-    from dragoman.serving.batching import Question
+    from dragoman.serving.batches import Question
     from dragoman.serving.compute import Item, Task
 
     full.batcher.submit(Question(Task("predict", "run"), [Item("a")]), seconds=60)

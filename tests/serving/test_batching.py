@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.serving.batching import Batch, BatchedJob, Batcher, Question
+from dragoman.serving.batches import Batch, BatchedJob, Question
+from dragoman.serving.batching import Batcher
 from dragoman.serving.compute import Item, Refused, Task
 from dragoman.serving.limits import Limits, RequestRefused
 
@@ -21,11 +22,15 @@ def ask(batcher: Batcher, *texts: str, task: str = "run", **options: Any) -> Bat
 
 
 def texts(batch: Batch) -> list[Any]:
-    return [item.source for item in batch.items]
+    return [item.source for item in batch.items.values()]
 
 
 def answer(batcher: Batcher, batch: Batch) -> None:
-    batcher.finish(batch, [str(text).upper().encode() for text in texts(batch)])
+    batcher.deliver(batch, {index: str(item.source).upper().encode() for index, item in batch.items.items()})
+
+
+def is_abandoned(batch: Batch) -> bool:
+    return batch.abandoned is not None
 
 
 def take(batcher: Batcher) -> Batch:
@@ -56,10 +61,11 @@ def test_a_question_with_many_inputs_does_not_keep_a_short_one_waiting() -> None
     short = ask(batcher, "a")
     taken = []
     while not long.future.done():
-        taken.append(take(batcher))
-        assert len(texts(taken[-1])) <= 4 and len({id(job) for job in batcher._waiting}) == len(batcher._waiting)
-        answer(batcher, taken[-1])
-    assert "a" in texts(taken[0]) and short.future.done()
+        batch = take(batcher)
+        taken.append(texts(batch))
+        assert len(taken[-1]) <= 4
+        answer(batcher, batch)
+    assert "a" in taken[0] and short.future.done()
     assert long.future.result(0) == [str(number).encode() for number in range(10)]
 
 
@@ -97,9 +103,9 @@ def test_a_batch_is_stopped_when_nobody_waits_for_it() -> None:
     stopped: list[bool] = []
     batch.stop = lambda: stopped.append(True)
     first.cancel()
-    assert not stopped and batch.abandoned is None
+    assert not stopped and not is_abandoned(batch)
     second.cancel()
-    assert stopped and batch.abandoned is not None
+    assert stopped and is_abandoned(batch)
     answer(batcher, batch)  # what comes too late harms nobody
     assert not first.future.done() or first.is_cancelled
 
@@ -151,7 +157,7 @@ def test_many_threads_lose_and_mix_up_nothing() -> None:
 
     def work() -> None:
         while (batch := batcher.take()) is not None:
-            sizes.append(len(batch.members))
+            sizes.append(len(batch.open))
             answer(batcher, batch)
 
     def client(number: int, asked: Callable[[BatchedJob], None]) -> None:
@@ -180,3 +186,210 @@ def test_many_threads_lose_and_mix_up_nothing() -> None:
     for thread in workers:
         thread.join(PATIENCE)
     assert not failures and sum(sizes) == 8 * 5 * (0 + 1 + 2 + 3) and max(sizes) > 1
+
+
+# ---- continuous batches
+
+
+def make_continuous(workers: int = 1, **limits: Any) -> Batcher:
+    chosen = Limits(**{"batch": 4, "window": PATIENCE, "waiting": 100, "turn": PATIENCE} | limits)
+    return Batcher(chosen, workers, is_continuous=lambda task: task.model != "whole")
+
+
+def answer_one(batcher: Batcher, batch: Batch, text: str) -> None:
+    (index,) = [index for index, item in batch.items.items() if item.source == text]
+    batcher.deliver(batch, {index: text.upper().encode()})
+
+
+def entered(batcher: Batcher, batch: Batch) -> list[Any]:
+    added, _ = batcher.exchange(batch)
+    return [item.source for item in added.values()]
+
+
+def test_an_input_enters_a_batch_that_is_computed_and_is_answered_before_the_others() -> None:
+    batcher = make_continuous()
+    long = ask(batcher, "long")
+    batch = take(batcher)
+    rung: list[bool] = []
+    batch.wake = lambda: rung.append(True)
+    short = ask(batcher, "short")
+    assert rung and entered(batcher, batch) == ["short"] and entered(batcher, batch) == []
+    answer_one(batcher, batch, "short")
+    assert short.future.result(0) == [b"SHORT"] and not long.future.done() and batcher.computing == 1
+    answer_one(batcher, batch, "long")
+    assert long.future.result(0) == [b"LONG"]
+    assert entered(batcher, batch) == [] and batcher.is_idle  # it has ended
+    ask(batcher, "later")
+    assert entered(batcher, batch) == [] and texts(take(batcher)) == ["later"]
+
+
+def test_a_continuous_batch_has_no_more_inputs_than_are_allowed() -> None:
+    batcher = make_continuous()
+    job = ask(batcher, *"abcdefgh")
+    batch = take(batcher)
+    assert texts(batch) == [*"abcd"] and entered(batcher, batch) == []
+    answer_one(batcher, batch, "b")
+    assert entered(batcher, batch) == ["e"] and len(batch.open) == 4
+    while batch.open:
+        answer(batcher, batch)
+        batcher.exchange(batch)
+    assert job.future.result(0) == [text.encode() for text in "ABCDEFGH"]
+
+
+def test_nothing_enters_while_a_task_waits_that_nobody_computes() -> None:
+    batcher = make_continuous()
+    ask(batcher, "a")
+    batch = take(batcher)
+    other = ask(batcher, "x", task="other")
+    ask(batcher, "b")
+    assert entered(batcher, batch) == []
+    answer(batcher, batch)
+    assert entered(batcher, batch) == []  # so it has ended
+    second = take(batcher)
+    assert second.task == other.question.task and texts(second) == ["x"]
+
+
+@pytest.mark.parametrize(("turn", "expected"), [(PATIENCE, ["b"]), (0.0, [])])
+def test_a_task_that_has_waited_for_its_turn_ends_the_batches_of_others(turn: float, expected: list[str]) -> None:
+    batcher = make_continuous(workers=2, turn=turn, batch=1)
+    ask(batcher, "x", task="other")
+    full = take(batcher)
+    assert full.task.model == "other"
+    ask(batcher, "a")
+    batch = take(batcher)
+    ask(batcher, "y", task="other")  # another worker computes this task, and has no room
+    ask(batcher, "b")
+    answer(batcher, batch)
+    assert entered(batcher, batch) == expected
+    if not expected:
+        assert take(batcher).task.model == "other"
+
+
+def test_no_continuous_task_starves_whoever_asks_all_the_time() -> None:
+    batcher = make_continuous(batch=2)
+    for number in range(2):
+        ask(batcher, f"{number}")
+    taken = 0
+    waits = None
+    batch = take(batcher)
+    while taken < 50:
+        ask(batcher, f"next {taken}")
+        if taken == 10:
+            waits = ask(batcher, "x", task="other")
+        oldest = min(batch.open)
+        batcher.deliver(batch, {oldest: b""})
+        batcher.exchange(batch)
+        taken += 1
+        if not batch.open:
+            batch = take(batcher)
+            if "x" in texts(batch):
+                break
+    assert waits is not None and waits.began is not None and taken <= 14  # two batches
+
+
+def test_workers_share_the_inputs_of_a_task() -> None:
+    batcher = make_continuous(workers=2, batch=32)
+    ask(batcher, *"abcdef")
+    first = take(batcher)
+    assert len(first.open) == 6  # nobody else could take some
+    second_job = ask(batcher, "g")
+    second = take(batcher)
+    assert texts(second) == ["g"] and second_job.began is not None
+    ask(batcher, "h")
+    assert entered(batcher, first) == [] and entered(batcher, second) == ["h"]
+
+
+def test_what_nobody_waits_for_leaves_a_continuous_batch() -> None:
+    batcher = make_continuous()
+    gone, stays = ask(batcher, "a", "b"), ask(batcher, "c")
+    batch = take(batcher)
+    rung: list[bool] = []
+    batch.wake = lambda: rung.append(True)
+    gone.cancel()
+    assert rung and batch.abandoned is None
+    ask(batcher, "d")
+    added, told = batcher.exchange(batch)
+    assert [batch.items[index].source for index in sorted(told)] == ["a", "b"]
+    assert not added  # a worker that does not listen gets nothing more
+    batcher.deliver(batch, dict.fromkeys(told, Refused(503, "gone")))
+    assert entered(batcher, batch) == ["d"] and batcher.exchange(batch) == ({}, [])
+    answer_one(batcher, batch, "c")
+    assert stays.future.result(0) == [b"C"]
+
+
+def test_a_continuous_batch_that_nobody_waits_for_is_abandoned_until_more_enters() -> None:
+    batcher = make_continuous()
+    job = ask(batcher, "a")
+    batch = take(batcher)
+    job.cancel()
+    assert batch.abandoned is not None
+    ask(batcher, "b")
+    _, told = batcher.exchange(batch)
+    batcher.deliver(batch, dict.fromkeys(told, Refused(503, "gone")))
+    assert entered(batcher, batch) == ["b"] and batch.abandoned is None
+
+
+def test_a_worker_that_ends_fails_what_is_in_its_continuous_batch() -> None:
+    batcher = make_continuous()
+    first = ask(batcher, "a")
+    batch = take(batcher)
+    second = ask(batcher, "b")
+    batcher.exchange(batch)
+    batcher.fail(batch, 503, "gone")
+    assert first.future.result(0) == second.future.result(0) == [Refused(503, "gone")] and batcher.is_idle
+
+
+def test_tasks_of_both_kinds_take_turns() -> None:
+    batcher = make_continuous(window=0.0)
+    ask(batcher, "a")
+    batch = take(batcher)
+    ask(batcher, "w", "v", task="whole")
+    assert entered(batcher, batch) == []
+    answer(batcher, batch)
+    batcher.exchange(batch)
+    whole = take(batcher)
+    assert texts(whole) == ["w", "v"] and not whole.is_continuous
+    answer(batcher, whole)
+    assert batcher.is_idle
+
+
+def test_many_threads_lose_and_mix_up_nothing_in_continuous_batches() -> None:
+    batcher = make_continuous(workers=3, batch=5, turn=0.001, waiting=10_000, window=0.001)
+    most: list[int] = []
+
+    def work() -> None:
+        while (batch := batcher.take()) is not None:
+            while batch.open:
+                most.append(len(batch.open))
+                if batch.is_continuous:
+                    index = min(batch.open)
+                    batcher.deliver(batch, {index: str(batch.items[index].source).encode()})
+                    batcher.exchange(batch)
+                else:
+                    answer(batcher, batch)
+
+    failures: list[BaseException] = []
+
+    def client(number: int) -> None:
+        try:
+            for turn in range(30):
+                task = ("one", "other", "whole")[(number + turn) % 3]
+                job = ask(batcher, *(f"{number}-{turn}-{place}" for place in range(turn % 4)), task=task)
+                if turn % 7 == 3:
+                    job.cancel()
+                    continue
+                expected = [str(item.source).encode() for item in job.question.items]
+                assert job.future.result(PATIENCE) == expected
+        except BaseException as error:
+            failures.append(error)
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    clients = [threading.Thread(target=client, args=(number,)) for number in range(8)]
+    for thread in (*workers, *clients):
+        thread.start()
+    for thread in clients:
+        thread.join(PATIENCE)
+    batcher.close()
+    for thread in workers:
+        thread.join(PATIENCE)
+    assert not failures and batcher.is_idle and 1 < max(most) <= 5

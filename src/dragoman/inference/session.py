@@ -20,6 +20,7 @@ from dragoman.data.vocabulary import EOS, UNK
 from dragoman.errors import OtherSearch, UserError
 from dragoman.inference.alignment.aligner import InputAligner, can_align, refuse_unaligned
 from dragoman.inference.alignment.units import check_unit
+from dragoman.inference.arrivals import Answer, Arrivals, Receive
 from dragoman.inference.batches import answer_in_batches
 from dragoman.inference.predictions import (
     Prediction,
@@ -169,25 +170,11 @@ class Session(Steps):
                 if isinstance(result, str):
                     predictions[row] = empty_prediction(prepared.source, result)
                     continue
-                prompt = None if prefix is None or self.system.classes else prefix[row]
-                prediction = self.describe(
-                    prepared,
-                    result,
-                    axes=attention,
-                    trace=trace,
-                    prompt=prompt,
-                    has_prefix=bool(prefix and prefix[row]),
-                )
-                if alignments:
-                    aligner = InputAligner(self, prepared, prediction.axes, align_unit)
-                    prediction = aligner.align(prediction, result.hypotheses)
-                if maps:
-                    prediction = self.add_self_attention(prediction, prepared, result)
-                if alternatives:
-                    prediction = self.add_alternatives(prediction, prepared, result, alternatives)
-                if keep_arrays:
-                    prediction = replace(prediction, arrays=self.file_arrays(prepared))
-                predictions[row] = prediction
+                predictions[row] = self._describe_result(
+                    prepared, result, None if prefix is None else prefix[row], attention=attention, trace=trace,
+                    maps=maps, alignments=alignments, align_unit=align_unit, keep_arrays=keep_arrays,
+                    alternatives=alternatives,
+                )  # fmt: skip
             if probabilities and self.system.classes and rows:
                 predictions |= self._with_probabilities(readable, predictions)
             return predictions
@@ -197,6 +184,82 @@ class Session(Steps):
         run = choose_run(workers, len(inputs), batch, self.engine.place)
         for prediction in answer_in_batches(inputs, batch, answer, run):
             yield withhold_unsure(prediction, abstain)
+
+    def _describe_result(
+        self,
+        prepared: PreparedInput,
+        result: Result,
+        prefix: str | None,
+        *,
+        attention: bool,
+        trace: bool,
+        maps: bool,
+        alignments: bool,
+        align_unit: str,
+        keep_arrays: bool,
+        alternatives: int,
+    ) -> Prediction:
+        """Return the prediction of one input with all that ``stream`` was asked for."""
+        prompt = None if self.system.classes else prefix
+        prediction = self.describe(
+            prepared, result, axes=attention, trace=trace, prompt=prompt, has_prefix=bool(prefix)
+        )
+        if alignments:
+            aligner = InputAligner(self, prepared, prediction.axes, align_unit)
+            prediction = aligner.align(prediction, result.hypotheses)
+        if maps:
+            prediction = self.add_self_attention(prediction, prepared, result)
+        if alternatives:
+            prediction = self.add_alternatives(prediction, prepared, result, alternatives)
+        if keep_arrays:
+            prediction = replace(prediction, arrays=self.file_arrays(prepared))
+        return prediction
+
+    def takes_arrivals(self, *, prefix: str | None = None) -> bool:
+        """Tell whether ``answer_arrivals`` can answer with these settings."""
+        is_chosen = bool(self.system.classes) and prefix is not None  # each prefix leaves other labels
+        return self.constraints is None and not is_chosen and self.engine.can_run_on(self.config)
+
+    def answer_arrivals(
+        self,
+        receive: Receive,
+        *,
+        batch: int = 64,
+        attention: bool = False,
+        alignments: bool = False,
+        align_unit: str = "auto",
+        prefix: str | None = None,
+    ) -> Iterator[Answer]:
+        """Yield the answers of inputs that arrive while others are computed, with their indices, as each is done.
+
+        ``receive`` is called before each token, and says which inputs have arrived and which nobody wants any more.
+        The end is reached when all are answered and it says nothing new. An answer is what ``stream`` yields for the
+        input alone, without trace, or the error that it raises. ``takes_arrivals`` tells whether this is possible.
+        """
+        check_batch(batch)
+        check_unit(align_unit)
+        if alignments:
+            refuse_unaligned(self)
+        if not self.takes_arrivals(prefix=prefix):
+            raise UserError("inputs that arrive later cannot be answered with these settings; ask for batches")
+        options = {"attention": attention or alignments, "alignments": alignments, "align_unit": align_unit}
+        yield from Arrivals(self, prefix, batch, options).answer(receive)
+
+    def complete(
+        self, prepared: PreparedInput, result: Result, prefix: str | None, **options: Any
+    ) -> Prediction | UserError:
+        """Return the answer of an input that has been searched alone or beside others, as ``stream`` does."""
+        obeying = self._obeying(prepared, result)
+        if isinstance(obeying, str):
+            return empty_prediction(prepared.source, obeying)
+        without = {"trace": False, "maps": False, "keep_arrays": False, "alternatives": 0}
+        try:
+            prediction = self._describe_result(prepared, obeying, prefix, **without | options)
+            if self.system.classes:
+                prediction = self._with_probabilities({0: prepared}, {0: prediction})[0]
+        except UserError as error:
+            return error
+        return prediction
 
     def _expect_confidence(self, has_prefix: bool) -> None:
         """Raise an error if the outputs will have no confidence, and warn if it was fitted for another search."""

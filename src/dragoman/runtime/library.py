@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from .errors import TooLong, UserError
 from .search import DECLARED as OF_SEARCH
+from .stream import DECLARED as OF_STREAMS
 
 NAMES: Final = ("libdragoman.so", "libdragoman.dylib", "dragoman.dll")
 INSTRUCTION_SETS: Final = ("baseline", "avx2", "avx512", "avx512vnni")  # the plainest first
@@ -53,6 +54,7 @@ DECLARED: Final[dict[str, tuple[Any, list[Any]]]] = {
     "dragoman_copy": (c_int, [c_void_p, c_int, c_int, c_void_p, c_size_t]),
     "dragoman_step": (c_int, [c_void_p, POINTER(Rows)]),
     **OF_SEARCH,
+    **OF_STREAMS,
     "tokenizer_open": (c_void_p, [c_void_p, c_size_t, c_char_p, c_size_t]),
     "tokenizer_close": (None, [c_void_p]),
     "tokenizer_count": (c_int32, [c_void_p]),

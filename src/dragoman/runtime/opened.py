@@ -18,6 +18,7 @@ import numpy as np
 from .errors import UserError
 from .library import NO_MEMORY, Input, Rows, check_status, load_library
 from .search import NativeResult, SearchSettings, Settings, read_results
+from .stream import SearchStream
 
 FACTS: Final = {
     name: number
@@ -239,6 +240,35 @@ class OpenedModel:
             return read_results(self._library, result.value or 0, self.maps)
         finally:
             self._library.dragoman_result_free(result)
+
+    @contextmanager
+    def stream(
+        self,
+        config: SearchSettings,
+        *,
+        bos: int,
+        eos: int,
+        attention: bool = False,
+        trace: bool = False,
+        batch_size: int = 64,
+    ) -> Iterator[SearchStream]:
+        """Yield a search that is fed while it runs. ``batch_size`` sources are in flight at the same time."""
+        numbers = {"bos": bos, "eos": eos, "batch": batch_size, "want_attention": attention, "want_trace": trace}
+        with self._context() as context:
+            stream = SearchStream(
+                self._library,
+                context,
+                config,
+                numbers=numbers,
+                maps=self.maps,
+                read_inputs=self._inputs,
+                check=lambda status: self._check(context, status),
+                check_setting=_check_setting,
+            )
+            try:
+                yield stream
+            finally:
+                stream.close()
 
     # ---- calls of the library
 

@@ -7,7 +7,7 @@ same random numbers, but without CTC and without other models beside it.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import CFUNCTYPE, POINTER, c_double, c_float, c_int, c_int32, c_size_t, c_void_p
 from dataclasses import dataclass
 from itertools import pairwise
@@ -130,7 +130,7 @@ class Settings:
         library: ctypes.CDLL,
         config: SearchSettings,
         *,
-        keys: Sequence[int],
+        keys: Sequence[int] | Mapping[int, int],
         on_step: Callable[[], None] | None,
         check: Callable[[int], None],
     ) -> None:
@@ -139,7 +139,7 @@ class Settings:
         self._keys = keys
         self._seed = config.seed
         self._on_step = on_step
-        self._generators: dict[tuple[int, int], np.random.Generator] = {}
+        self._generators: dict[int, dict[int, np.random.Generator]] = {}  # by source and row
         self.raised: BaseException | None = None
         self.pointer = library.dragoman_settings_new()
         if not self.pointer:
@@ -186,11 +186,15 @@ class Settings:
 
     def _draw(self, _: int, source: int, row: int, block: int, numbers: Any) -> None:
         """Draw as ``search.paths.Sampler`` does: from a generator for each source and row."""
-        generator = self._generators.get((source, row))
-        if generator is None:
-            generator = np.random.default_rng([self._seed, self._keys[source] % 2**64, row])
-            self._generators[source, row] = generator
+        generators = self._generators.setdefault(source, {})
+        if row not in generators:
+            generators[row] = np.random.default_rng([self._seed, self._keys[source] % 2**64, row])
+        generator = generators[row]
         np.ctypeslib.as_array(numbers, (DRAWS,))[:] = generator.random(DRAWS, np.float32)
+
+    def forget(self, source: int) -> None:
+        """Forget the random numbers of a source that is done."""
+        self._generators.pop(source, None)
 
     def _cancel(self, _: int) -> int:
         """Ask the caller whether to go on. An exception cannot pass through the library, so it is kept."""

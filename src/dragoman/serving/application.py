@@ -27,7 +27,8 @@ from typing import Any, TypeVar
 
 from dragoman.errors import MissingExtra
 from dragoman.serving.asking import Asker
-from dragoman.serving.batching import Batcher, Question
+from dragoman.serving.batches import Question
+from dragoman.serving.batching import Batcher
 from dragoman.serving.compute import Answered, Refused, to_json
 from dragoman.serving.guard import MULTIPART, URLENCODED, Guard
 from dragoman.serving.keys import Keys

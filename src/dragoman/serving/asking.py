@@ -10,7 +10,7 @@ from dragoman.errors import UserError
 from dragoman.inference.alignment.aligner import can_align
 from dragoman.inference.constraints import OPTIONS as CONSTRAINTS
 from dragoman.inference.predictions import Raw
-from dragoman.serving.batching import Question
+from dragoman.serving.batches import Question
 from dragoman.serving.compute import Item, Task
 from dragoman.serving.constraints import take_constraints
 from dragoman.serving.limits import Limits, RequestRefused

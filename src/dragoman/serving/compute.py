@@ -17,6 +17,7 @@ from dragoman.serving.limits import Limits, RequestRefused
 from dragoman.serving.models import Models
 
 Emit = Callable[[int, bytes], None]  # the place of an input in its batch, and an event for its client
+CANCELLED = "the question was cancelled"
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,10 @@ def compute(
     try:
         return _compute_together(session, dict(options), limits, task, items, emit, cancelled)
     except SearchCancelled:
-        return [Refused(503, "the question was cancelled")] * len(items)
+        return [Refused(503, CANCELLED)] * len(items)
     except UserError as error:
         if len(items) == 1:
-            return [Refused(error.status if isinstance(error, RequestRefused) else 400, _rename(str(error), items[0]))]
+            return [refuse(error, items[0])]
     answers: list[Answered] = []
     for place, item in enumerate(items):
 
@@ -74,6 +75,11 @@ def compute(
 
         answers += compute(models, limits, task, [item], emit_own, cancelled)
     return answers
+
+
+def refuse(error: UserError, item: Item) -> Refused:
+    """Return the refusal of an input that has a mistake."""
+    return Refused(error.status if isinstance(error, RequestRefused) else 400, _rename(str(error), item))
 
 
 def _compute_together(
@@ -92,7 +98,7 @@ def _compute_together(
     readable: dict[int, PreparedInput] = {}
     for place, item in enumerate(items):
         prepared = session.prepare(item.source)
-        if (refused := _check_size(prepared, limits)) is not None:
+        if (refused := check_size(prepared, limits)) is not None:
             answers[place] = refused
         else:
             readable[place] = prepared
@@ -141,7 +147,7 @@ def _score(session: Session, limits: Limits, items: Sequence[Item], cancelled: C
     readable: dict[int, PreparedInput] = {}
     for place, item in enumerate(items):
         prepared = session.prepare(item.source)
-        refused = _check_size(prepared, limits)
+        refused = check_size(prepared, limits)
         if refused is None and prepared.problem is not None:
             refused = Refused(400, prepared.problem)
         if refused is not None:
@@ -178,7 +184,7 @@ def describe_scored(scored: Scored) -> dict[str, Any]:
     }
 
 
-def _check_size(prepared: PreparedInput, limits: Limits) -> Refused | None:
+def check_size(prepared: PreparedInput, limits: Limits) -> Refused | None:
     """Refuse an input of too many tokens or frames before anything is computed for it."""
     if prepared.problem is not None:
         return None  # its answer says so

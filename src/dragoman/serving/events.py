@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from dragoman.errors import MissingExtra
-from dragoman.serving.batching import BatchedJob, Batcher, Question
+from dragoman.serving.batches import BatchedJob, Question
+from dragoman.serving.batching import Batcher
 from dragoman.serving.compute import Refused, to_json
 from dragoman.serving.questions import problem, wait_for_disconnect
 

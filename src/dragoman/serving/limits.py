@@ -113,6 +113,8 @@ class Limits:
     """Most inputs that are computed together."""
     window: float = 0.005
     """Seconds for which a batch waits for as many inputs as the last one had."""
+    turn: float = 0.1
+    """Seconds for which another task waits before a worker adds no more inputs to its batch."""
     drain_seconds: float = 20.0
     """Seconds in which a server that is being stopped answers what it has accepted."""
 

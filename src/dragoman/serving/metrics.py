@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.errors import MissingExtra
@@ -14,7 +16,8 @@ except ImportError:
     raise MissingExtra("prometheus-client", "serve", "dragoman serve") from None
 
 if TYPE_CHECKING:
-    from dragoman.serving.batching import Batch, Batcher
+    from dragoman.serving.batches import Batch, BatchedJob
+    from dragoman.serving.batching import Batcher
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -51,12 +54,13 @@ class Metrics:
         self._waiting.set_function(lambda: float(batcher.waiting))
         self._computing.set_function(lambda: float(batcher.computing))
 
-    def count_batch(self, batch: Batch) -> None:
-        """Count a batch that a worker has taken."""
-        self.batch.observe(len(batch.members))
-        self.inputs.labels(batch.task.model).inc(len(batch.members))
-        for job, _ in batch.members:
-            self.queued.observe(batch.taken - job.arrived)
+    def count_batch(self, batch: Batch, jobs: Sequence[BatchedJob]) -> None:
+        """Count the inputs that a worker has taken into a batch: the question of each."""
+        self.batch.observe(len(batch.open))
+        self.inputs.labels(batch.task.model).inc(len(jobs))
+        now = time.monotonic()
+        for job in jobs:
+            self.queued.observe(now - job.arrived)
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""

@@ -17,6 +17,7 @@ from dragoman.process.devices import available_cores
 from dragoman.serving.application import Draining, create_application
 from dragoman.serving.batching import Batcher
 from dragoman.serving.connections import configure
+from dragoman.serving.continuous import find_continuous
 from dragoman.serving.guard import ANY_HOST
 from dragoman.serving.keys import read_keys
 from dragoman.serving.limits import SERVER, Limits
@@ -75,7 +76,7 @@ def serve(
     hosts = _find_hosts(host, allow_hosts)
     models = load_models(runs, languages, device, engine)
     metrics, draining = Metrics(), Draining()
-    batcher = Batcher(limits, workers or available_cores(), metrics.count_batch)
+    batcher = Batcher(limits, workers or available_cores(), metrics.count_batch, find_continuous(models))
     metrics.watch(batcher)
     # The workers are forked before there are threads, connections or a port that they would inherit.
     pool = Pool(models, batcher, limits, on_restart=metrics.restarts.inc)

@@ -2,7 +2,8 @@
 
 They are forked from the process that has loaded the models, so that weights are in memory once. A
 thread of that process belongs to each of them: it takes a batch from the queue, sends it, and
-delivers the answers. A worker that ends, or does not end a batch that nobody waits for, is replaced.
+delivers the answers. While a continuous batch is computed, it sends the inputs that enter, and tells
+which ones nobody waits for any more. A worker that ends, or does not end a batch that nobody waits for, is replaced.
 Where there is no fork (Windows, macOS), and for a GPU, the thread computes by itself.
 """
 
@@ -12,21 +13,25 @@ import gc
 import multiprocessing
 import os
 import pickle
+import select
 import signal
 import stat
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from dragoman.inference.workers import can_fork
-from dragoman.serving.batching import Batch, Batcher
-from dragoman.serving.compute import Item, Refused, Task, compute
+from dragoman.serving.batches import Batch
+from dragoman.serving.batching import Batcher
+from dragoman.serving.channel import Bell, Compute, Drop, Inbox
+from dragoman.serving.compute import Answered, Item, Refused, Task, compute
+from dragoman.serving.continuous import Deliver, Receive, compute_continuously
 from dragoman.serving.limits import Limits
 from dragoman.serving.models import Models
 
@@ -34,6 +39,7 @@ NICER = 5  # so that the process that talks to clients is not kept waiting by th
 STUCK_SECONDS = 10.0  # after which a batch that nobody waits for, and that does not end, costs its worker the life
 POLL_SECONDS = 1.0
 READY = b"ready"
+UNANSWERED = "the server failed: a mistake in it"
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
@@ -101,9 +107,22 @@ class Worker:
 
     def answer(self, batch: Batch) -> None:
         """Compute a batch and deliver its answers."""
-        models, limits = self.pool.models, self.pool.limits
-        answers = attempt(models, limits, batch.task, batch.items, batch.emit, lambda: batch.abandoned is not None)
-        self.pool.batcher.finish(batch, answers)
+        models, limits, batcher = self.pool.models, self.pool.limits, self.pool.batcher
+        if batch.is_continuous:
+
+            def deliver(answers: Mapping[int, Answered]) -> None:
+                batcher.deliver(batch, answers)
+
+            attempt_continuously(models, limits, batch.task, batch.items, lambda: batcher.exchange(batch), deliver)
+            batcher.fail(batch, 500, UNANSWERED)  # if any is left, which would be a mistake
+            return
+        indices, items = list(batch.items), list(batch.items.values())
+
+        def emit(place: int, event: bytes) -> None:
+            batch.emit(indices[place], event)
+
+        answers = attempt(models, limits, batch.task, items, emit, lambda: batch.abandoned is not None)
+        batcher.deliver(batch, dict(zip(indices, answers, strict=True)))
 
     def end(self) -> None:
         """End the worker at once."""
@@ -117,6 +136,7 @@ class ForkedWorker(Worker):
         self.is_ready = False
         self._sending = threading.Lock()
         self._is_ending = False
+        self._bell = Bell()
         self._fork()
 
     def _fork(self) -> None:
@@ -146,30 +166,65 @@ class ForkedWorker(Worker):
 
     def answer(self, batch: Batch) -> None:
         try:
-            batch.stop = lambda: self._stop(batch.number)
-            self._send((batch.number, batch.task, batch.items))
-            if batch.abandoned is not None:  # before the worker had it
-                self._stop(batch.number)
-            while True:
-                while not self.pipe.poll(POLL_SECONDS):
-                    if batch.abandoned is not None and time.monotonic() - batch.abandoned > STUCK_SECONDS:
-                        self.process.kill()  # reading fails next
-                number, index, value = pickle.loads(self.pipe.recv_bytes())
-                if number != batch.number:
-                    continue
-                if index is None:
-                    self.pool.batcher.finish(batch, value)
-                    return
-                batch.emit(index, value)
+            if batch.is_continuous:
+                self._feed_batch(batch)
+            else:
+                self._follow_batch(batch)
         except (EOFError, OSError):
             self.pool.batcher.fail(batch, 503, "the worker that computed this has ended; ask again, or for less")
             if not self._is_ending:
                 self._restart()
                 self._wait_until_ready()
 
+    def _follow_batch(self, batch: Batch) -> None:
+        """Send a batch, pass on its events, and deliver its answers."""
+        batch.stop = lambda: self._stop(batch.number)
+        self._send(Compute(batch.number, batch.task, batch.items, False))
+        if batch.abandoned is not None:  # before the worker had it
+            self._stop(batch.number)
+        while batch.open:
+            while not self.pipe.poll(POLL_SECONDS):
+                self._kill_if_stuck(batch)
+            number, index, value = pickle.loads(self.pipe.recv_bytes())
+            if number != batch.number:
+                continue
+            if index is None:
+                self.pool.batcher.deliver(batch, value)
+            else:
+                batch.emit(index, value)
+
+    def _feed_batch(self, batch: Batch) -> None:
+        """Send a continuous batch and what enters it, and deliver each answer when it is there."""
+        batcher = self.pool.batcher
+        poller = select.poll()
+        poller.register(self.pipe.fileno(), select.POLLIN)
+        poller.register(self._bell.fileno(), select.POLLIN)
+        batch.wake = self._bell.ring
+        _, gone = batcher.exchange(batch)  # what has changed before this could be said
+        added = batch.items
+        while batch.open:
+            if added:
+                self._send(Compute(batch.number, batch.task, added, True))
+            if gone:
+                self._send(Drop(batch.number, gone))
+            ready = dict(poller.poll(1000 * POLL_SECONDS))
+            if not ready:
+                self._kill_if_stuck(batch)
+            if self._bell.fileno() in ready:
+                self._bell.silence()
+            if self.pipe.fileno() in ready:
+                number, _, answers = pickle.loads(self.pipe.recv_bytes())
+                if number == batch.number:
+                    batcher.deliver(batch, answers)
+            added, gone = batcher.exchange(batch)
+
+    def _kill_if_stuck(self, batch: Batch) -> None:
+        if batch.abandoned is not None and time.monotonic() - batch.abandoned > STUCK_SECONDS:
+            self.process.kill()  # reading fails next
+
     def _stop(self, number: int) -> None:
         with suppress(OSError):
-            self._send((number, None, None))
+            self._send(Drop(number, None))
 
     def _send(self, message: Any) -> None:
         with self._sending:
@@ -197,13 +252,37 @@ def attempt(models: Models, limits: Limits, task: Task, items: list[Item], *call
     """Compute a batch; a fault of the program is an answer too."""
     try:
         return compute(models, limits, task, items, *calls)
-    except MemoryError:
-        return [Refused(503, "there is not enough memory for this; ask for less")] * len(items)
     except Exception as error:
-        print(f"dragoman: a worker failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        return [Refused(500, f"the server failed ({type(error).__name__}): a mistake in it; its log says more")] * len(
-            items
-        )
+        return [_excuse(error)] * len(items)
+
+
+def attempt_continuously(
+    models: Models, limits: Limits, task: Task, first: Mapping[int, Item], receive: Receive, deliver: Deliver
+) -> None:
+    """Compute a continuous batch; a fault of the program is an answer too."""
+    left = set(first)
+
+    def receive_more() -> tuple[Mapping[int, Item], Sequence[int]]:
+        added, gone = receive()
+        left.update(added)
+        return added, gone
+
+    def deliver_some(answers: Mapping[int, Answered]) -> None:
+        left.difference_update(answers)
+        deliver(answers)
+
+    try:
+        compute_continuously(models, limits, task, first, receive_more, deliver_some)
+    except Exception as error:
+        deliver(dict.fromkeys(left, _excuse(error)))
+
+
+def _excuse(error: Exception) -> Refused:
+    """Return the answer for inputs whose worker failed."""
+    if isinstance(error, MemoryError):
+        return Refused(503, "there is not enough memory for this; ask for less")
+    print(f"dragoman: a worker failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    return Refused(500, f"the server failed ({type(error).__name__}): a mistake in it; its log says more")
 
 
 def _work(pipe: Connection, models: Models, limits: Limits) -> None:
@@ -221,16 +300,28 @@ def _work(pipe: Connection, models: Models, limits: Limits) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # where torch is loaded later
     pipe.send_bytes(READY)
     with suppress(EOFError, OSError):  # the process that started this one is gone
+        inbox = Inbox(pipe)
         while True:
-            number, task, items = pipe.recv()
-            if task is None:  # it was to be stopped, and was done already
-                continue
+            _answer(pipe, inbox, models, limits)
 
-            def emit(index: int, event: bytes, number: int = number) -> None:
-                pipe.send_bytes(pickle.dumps((number, index, event)))
 
-            answers = attempt(models, limits, task, items, emit, _Stopped(pipe, number))
-            pipe.send_bytes(pickle.dumps((number, None, answers)))
+def _answer(pipe: Connection, inbox: Inbox, models: Models, limits: Limits) -> None:
+    """Wait for a batch, and answer it."""
+    number, task, items, is_continuous = inbox.wait()
+
+    def deliver(answers: Mapping[int, Answered]) -> None:
+        pipe.send_bytes(pickle.dumps((number, None, answers)))
+
+    if is_continuous:
+        attempt_continuously(models, limits, task, items, inbox.receive, deliver)
+        return
+    indices = list(items)
+
+    def emit(place: int, event: bytes) -> None:
+        pipe.send_bytes(pickle.dumps((number, indices[place], event)))
+
+    answers = attempt(models, limits, task, list(items.values()), emit, inbox.is_stopped)
+    deliver(dict(zip(indices, answers, strict=True)))
 
 
 def limit_memory(further: int) -> None:
@@ -254,21 +345,6 @@ def end_with_parent() -> None:
 
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-class _Stopped:
-    """Tells whether a batch is to be stopped, which comes through the pipe."""
-
-    def __init__(self, pipe: Connection, number: int) -> None:
-        self._pipe, self._number = pipe, number
-        self._is_stopped = False
-
-    def __call__(self) -> bool:
-        while not self._is_stopped and self._pipe.poll():
-            number, task, _ = self._pipe.recv()
-            assert task is None  # the next batch is sent when this one is answered
-            self._is_stopped = number == self._number
-        return self._is_stopped
 
 
 def _close_others(own: int) -> None:

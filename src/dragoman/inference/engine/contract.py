@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -42,6 +43,44 @@ class ModelOutline:
     strides: Mapping[str, int]  # positions of each source that the encoder makes one state of
     reads_source: bool  # one network reads source and target
     parameters: int
+
+
+class Entering(NamedTuple):
+    """An input that enters a running search."""
+
+    arrays: Arrays
+    limit: int  # the most tokens of its output
+    prefix: Sequence[int] = ()  # tokens that its output begins with
+    key: int = 0  # seeds its samples
+
+
+class RunningSearch(Protocol):
+    """A search that inputs enter while it runs. A result does not depend on what else is in it."""
+
+    def __len__(self) -> int:
+        """Return how many inputs have entered and were neither taken nor dropped."""
+        ...
+
+    @property
+    def room(self) -> int:
+        """Return how many inputs may enter now."""
+        ...
+
+    def add(self, inputs: Sequence[Entering]) -> list[int]:
+        """Let inputs enter, and return their numbers. After an error none of them has, and the others go on."""
+        ...
+
+    def advance(self) -> None:
+        """Advance all inputs by one token. After an error the search cannot go on."""
+        ...
+
+    def take(self) -> list[tuple[int, Result]]:
+        """Return the numbers and results of the inputs that are done."""
+        ...
+
+    def drop(self, number: int) -> None:
+        """Give up an input."""
+        ...
 
 
 class Engine(ABC):
@@ -146,6 +185,16 @@ class Engine(ABC):
             if decoder is self.decoder:
                 return results
             return rescore(self.decoder, memory, results, bos=BOS, eos=EOS, config=config)
+
+    def can_run_on(self, config: SearchConfig) -> bool:
+        """Tell whether ``running_search`` can search with these settings."""
+        return False
+
+    def running_search(
+        self, config: SearchConfig, *, attention: bool = False, trace: bool = True, batch: int = 64
+    ) -> AbstractContextManager[RunningSearch]:
+        """Return a search that inputs enter while it runs, ``batch`` of them at the same time."""
+        raise UserError(f"the engine {self.name!r} searches for batches only")
 
     def force(self, rows: Sequence[Arrays], targets: Sequence[Sequence[int]]) -> list[tuple[float, ...]]:
         """Return the log-probabilities of the tokens of one given target per input."""

@@ -8,7 +8,8 @@ this engine's decoder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,21 @@ import numpy as np
 from dragoman.data.tokenizers import Tokenizer
 from dragoman.data.vocabulary import BOS, EOS
 from dragoman.errors import UserError
-from dragoman.inference.engine.contract import Arrays, Engine, SelfAttention, label_log_probs, missing_ctc
+from dragoman.inference.engine.contract import (
+    Arrays,
+    Engine,
+    Entering,
+    RunningSearch,
+    SelfAttention,
+    label_log_probs,
+    missing_ctc,
+)
 from dragoman.inference.engine.single import Inputs, SingleEngine
 from dragoman.program.table import Program, Slot, Source
 from dragoman.runtime.container import Container
 from dragoman.runtime.opened import OpenedModel
 from dragoman.runtime.search import NativeResult
+from dragoman.runtime.stream import SearchStream, StreamedSource
 from dragoman.search.options import SearchConfig
 from dragoman.search.trace import Result
 from dragoman.types import Frontier, Hypothesis, Trace
@@ -113,6 +123,17 @@ class NativeEngine(SingleEngine):
         forced = [()] * len(rows) if prefixes is None else prefixes
         return [_as_result(each, tuple(prefix)) for each, prefix in zip(found, forced, strict=True)]
 
+    def can_run_on(self, config: SearchConfig) -> bool:
+        return not config.ctc
+
+    @contextmanager
+    def running_search(
+        self, config: SearchConfig, *, attention: bool = False, trace: bool = True, batch: int = 64
+    ) -> Iterator[RunningSearch]:
+        options: dict[str, Any] = {"attention": attention, "trace": trace, "batch_size": batch}
+        with self._opened.stream(config, bos=BOS, eos=EOS, **options) as stream:
+            yield NativeRunningSearch(stream)
+
     def force(self, rows: Sequence[Arrays], targets: Sequence[Sequence[int]]) -> list[tuple[float, ...]]:
         limits = [max(1, len(target)) for target in targets]  # so that the target is the output, whatever its end
         options: dict[str, Any] = {"bos": BOS, "eos": EOS, "batch_size": max(1, len(rows))}
@@ -139,6 +160,36 @@ class NativeEngine(SingleEngine):
 
     def self_attention(self, row: Arrays, outputs: Sequence[Sequence[int]]) -> SelfAttention:
         return self._torch_engine().self_attention(row, outputs)
+
+
+class NativeRunningSearch:
+    """A search of the library that inputs enter while it runs."""
+
+    def __init__(self, stream: SearchStream) -> None:
+        self._stream = stream
+        self._prefixes: dict[int, tuple[int, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._stream)
+
+    @property
+    def room(self) -> int:
+        return self._stream.room
+
+    def add(self, inputs: Sequence[Entering]) -> list[int]:
+        numbers = self._stream.add([StreamedSource(*each) for each in inputs])
+        self._prefixes |= {number: tuple(each.prefix) for number, each in zip(numbers, inputs, strict=True)}
+        return numbers
+
+    def advance(self) -> None:
+        self._stream.advance()
+
+    def take(self) -> list[tuple[int, Result]]:
+        return [(number, _as_result(found, self._prefixes.pop(number))) for number, found in self._stream.take()]
+
+    def drop(self, number: int) -> None:
+        self._stream.drop(number)
+        self._prefixes.pop(number, None)
 
 
 def open_engine(
