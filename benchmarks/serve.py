@@ -2,7 +2,7 @@
 
     python benchmarks/serve.py                    # trains a run that copies its input, then everything: 10 minutes
     python benchmarks/serve.py --run RUN          # with such a run that there is already
-    python benchmarks/serve.py --only load drain  # some of: load, drain, throughput
+    python benchmarks/serve.py --only load drain  # some of: load, drain, throughput, latency
     python benchmarks/serve.py --quick            # a few seconds each; nothing is written
 
 All traffic stays on 127.0.0.1. What the clients expect is what the same run answers offline, so that an answer that
@@ -46,7 +46,9 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=200, help="that ask at the same time in `load`")
     parser.add_argument("--seconds", type=float, default=60.0, help="of `load`")
     parser.add_argument("--rounds", type=int, default=5, help="of `throughput`")
-    parser.add_argument("--inputs", type=Path, help="text file for `throughput`, with an input on each line")
+    parser.add_argument(
+        "--inputs", type=Path, help="text file for `throughput` and `latency`, with an input on each line"
+    )
     parser.add_argument("--sentences", type=int, default=1000, help="of a round of `throughput`")
     parser.add_argument("--quick", action="store_true", help="a few seconds each; nothing is written")
     options = parser.parse_args()
@@ -239,6 +241,45 @@ def measure_throughput(run: Path, options: argparse.Namespace) -> dict[str, Any]
     }
 
 
+def measure_latency(run: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Let clients with short inputs ask while others ask for long ones, of one worker and of two."""
+    import dragoman
+
+    texts = make_texts(options.sentences, LONGEST, seed=5)
+    if options.inputs is not None:
+        texts = [line for line in options.inputs.read_text(encoding="utf-8").splitlines() if line.strip()]
+    texts = sorted(dict.fromkeys(texts), key=len)
+    quarter = len(texts) // 4
+    short, middle = texts[:quarter], texts[quarter : 3 * quarter]
+    long = [" ".join(middle[place : place + 4]) for place in range(0, len(middle) - 4, 4)]
+    beam, each = 5, 4
+    found: dict[str, Any] = {"clients with short inputs": each, "clients with long inputs": each, "beam": beam}
+    system = dragoman.load(run)
+    expected = dict(zip([*short, *long], [one.text for one in system.predict([*short, *long], beam=beam)], strict=True))
+    for workers in (1, 2):
+        with start_server(run, "--workers", str(workers)) as server:
+            for is_warm in (False, True):
+                tallies = Tally(), Tally()
+                asyncio.run(ask_both(server, (short, long), expected, tallies, each, 10.0 if is_warm else 2.0, beam))
+        assert not any(tally.wrong or tally.lost for tally in tallies), tallies
+        found[f"{workers} workers"] = {
+            f"seconds of {name} inputs": percentiles(tally.seconds)
+            for name, tally in zip(("short", "long"), tallies, strict=True)
+        }
+    return found
+
+
+async def ask_both(
+    server: Server, texts: tuple[list[str], list[str]], expected: dict[str, str], tallies: tuple[Tally, Tally],
+    clients: int, seconds: float, beam: int,
+) -> None:  # fmt: skip
+    until, options = time.monotonic() + seconds, {"beam": beam}
+    await asyncio.gather(*(
+        ask_in_turn(server.port, own[number::clients], expected, tally, lambda: time.monotonic() > until, options)
+        for own, tally in zip(texts, tallies, strict=True) for number in range(clients)
+    ))  # fmt: skip
+
+
 async def ask_once_each(
     port: int, texts: list[str], expected: dict[str, str], tally: Tally, clients: int, options: dict[str, Any]
 ) -> None:
@@ -255,7 +296,12 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
     }
 
 
-CAMPAIGNS = {"load": measure_load, "drain": measure_drain, "throughput": measure_throughput}
+CAMPAIGNS = {
+    "load": measure_load,
+    "drain": measure_drain,
+    "throughput": measure_throughput,
+    "latency": measure_latency,
+}
 
 if __name__ == "__main__":
     main()
