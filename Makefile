@@ -19,7 +19,7 @@ test test-all test-browser faults: export OMP_NUM_THREADS = 1
 test test-all test-browser faults: export GOMP_SPINCOUNT = 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test faults fuzz-tokenizers fuzz-native test-all test-browser native native-all native-if-possible wheels runtime check format page-if-possible page page-lock studio docs bench bench-processes bench-decoding serve-load serve-schema parity scale lock licences release clean docs-test
+.PHONY: help demo examples test faults fuzz-tokenizers fuzz-native test-all test-browser native native-all native-if-possible wheels runtime check format page-if-possible page page-lock studio docs bench bench-processes bench-decoding serve-load serve-schema parity parity-page scale lock licences release clean docs-test
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
@@ -137,8 +137,11 @@ serve-load: $(READY) native-if-possible  ## measure dragoman serve: 200 clients,
 serve-schema: $(READY)  ## try 5,000 requests made from the description of dragoman serve
 	DRAGOMAN_SCHEMA_CASES=5000 $(BIN)/python -m pytest -q -s tests/serving/test_schema.py
 
-parity: $(READY) native-if-possible  ## compare all engines with torch for every preset (ARGS="--runs FOLDER"; half an hour)
+parity: $(READY) native-if-possible  ## compare all engines with torch for every preset (ARGS="--runs FOLDER"; two minutes)
 	$(BIN)/python experiments/parity/run.py $(or $(ARGS),--runs runs/parity)
+
+parity-page: $(READY)  ## compare exported pages in Chromium with torch (ARGS="RUN FILE …"; experiments/page)
+	$(BIN)/python experiments/page/run.py $(ARGS)
 
 bench-processes: $(READY)  ## measure training in two processes beside one (benchmarks/processes.py)
 	$(BIN)/python benchmarks/processes.py $(ARGS)

@@ -56,6 +56,16 @@ def lines(folder: Path) -> Made:
     return Made(made.train, made.dev, [each[: 1 + index % 3] for index, each in enumerate(made.inputs)])
 
 
+def tagged(folder: Path) -> Made:
+    """Letters between spaces after tags in angle brackets that say whether to reverse or to repeat them."""
+
+    def row(word: str, other: str) -> list[str]:
+        tag = ("<R>", "<D>")[len(other) % 2]
+        return [" ".join([tag, "<X>", *word]), word[::-1] if tag == "<R>" else word + word]
+
+    return _write_table(folder, row, ["source", "target"], ["source"])
+
+
 def two_words(folder: Path) -> Made:
     """Two words, and their letters in turns."""
     return _write_table(
@@ -198,6 +208,26 @@ CASES = {
             "training": {"optim": {"learning_rate": 3e-3, "warmup": 50}},
         },
     ),
+    "transformer-tiny, rotary positions": Case(
+        words,
+        "transformer-tiny",
+        {
+            "source": {"embedding": 48},
+            "encoder": BLOCKS | {"positions": "rotary"},
+            "decoder": BLOCKS | {"positions": "rotary"},
+        },
+    ),
+    "transformer-tiny, tags": Case(
+        tagged,
+        "transformer-tiny",
+        {
+            "source": {"embedding": 48, "tags": True, "tokenizer": {"kind": "symbols"}},
+            "encoder": BLOCKS,
+            "decoder": BLOCKS,
+        },
+    ),
+    "wu2019": Case(words, "wu2019", _recurrent()),
+    "bahdanau2015, copying": Case(words, "bahdanau2015", {**_recurrent(), "copying": True}),
     "concat-rnn": Case(
         words, "concat-rnn", {"source": {"embedding": 24}, "decoder": {"network": {"width": 64, "embedding": 24}}}
     ),

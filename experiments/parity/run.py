@@ -125,7 +125,8 @@ def write_page(results: Result) -> str:
     for name, case in cases.items():
         for engine, figures in case["engines"].items():
             if "refused" in figures:
-                reason = figures["refused"].partition("; ")[0].partition(": ")[2]
+                sentence = figures["refused"].partition("; ")[0]
+                reason = sentence.partition(": ")[2] or sentence
                 refusals[f"{name} ({engine})"] = reason
     packages = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     return page(
