@@ -11,8 +11,8 @@ import pytest
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SCRIPTS = sorted(path.parent.name for path in EXPERIMENTS.glob("*/run.py"))
-# alignments, confidence, invariance and lexicon read runs and files; parity makes its data
-OTHERS = ("alignments", "confidence", "invariance", "lexicon", "parity")
+# alignments, confidence, invariance, lexicon and page read runs and files; parity makes its data
+OTHERS = ("alignments", "confidence", "invariance", "lexicon", "page", "parity")
 WITH_DATA = [name for name in SCRIPTS if name not in OTHERS]
 
 

@@ -119,7 +119,7 @@ def check_answers(
     system: System, answer: AnswerAll, name: str, inputs: Sequence[Any], *, quantized: bool = False
 ) -> Parity:
     """Compare the answers of an export that no engine runs; otherwise as ``check_parity``."""
-    return _accept(*_measure(system, answer, name, inputs, quantized), inputs, quantized)
+    return _accept(*measure_answers(system, answer, name, inputs, quantized=quantized), inputs, quantized)
 
 
 def _accept(parity: Parity, unlike: Sequence[Unlike], inputs: Sequence[Any], quantized: bool) -> Parity:
@@ -161,18 +161,20 @@ def measure_parity(
     def answer(beam: int, prepared: Sequence[PreparedInput]) -> list[Answer]:
         return answers(other.session(beam=beam, n_best=1, **settings), prepared)
 
-    return _measure(system, answer, name, inputs, quantized, own_search, **settings)
+    return measure_answers(system, answer, name, inputs, quantized=quantized, own_search=own_search, **settings)
 
 
-def _measure(
+def measure_answers(
     system: System,
     answer: AnswerAll,
     name: str,
     inputs: Sequence[Any],
-    quantized: bool,
+    *,
+    quantized: bool = False,
     own_search: bool = False,
     **settings: Any,
 ) -> tuple[Parity, list[Unlike]]:
+    """Compare the answers of an export that no engine runs; otherwise as ``measure_parity``."""
     if not inputs:
         raise UserError("an export is checked on inputs, and there are none; name a file with --inputs")
     count = _Count()
