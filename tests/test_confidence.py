@@ -300,6 +300,9 @@ def test_unsure_outputs_are_left_out(telling_run: Path) -> None:
         assert found.abstained == ((whole.confidence or 0) < least) and found.confidence == whole.confidence
         assert found.text == ("" if found.abstained else whole.text)
         assert ("abstained" in found.to_json()) == found.abstained
+        row = found.to_row()
+        assert ("abstained" in row) == found.abstained and row["confidence"] == whole.confidence
+        assert (row["log_prob"] is None) == (row["output"] is None) == found.abstained
     for wrong in (-0.1, 1.5, "high", True):
         with pytest.raises(UserError, match="from 0 to 1"):
             system.predict("abc", abstain=wrong)
@@ -373,6 +376,9 @@ def test_calibrate_replaces_it_everywhere(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert dragoman.evaluate(folder, dev, workers=1).confidence is not None
+    again = dragoman.calibrate(dragoman.load(folder), dev, beam=3, workers=1)
+    loaded = dragoman.load(folder).confidence
+    assert loaded is not None and loaded.search["beam"] == 3 and again.confidence == loaded
 
 
 # ---- the command line
@@ -404,6 +410,28 @@ def test_columns_and_left_out_lines(call: Any, telling_run: Path, tmp_path: Path
     assert [each["outputs"][0]["confidence"] for each in answers[:-1]] == [each.confidence for each in usual]
     other = call("predict", telling_run, inputs, "--confidence", "--beam", 2)
     assert other.err.count("another search") == 1
+
+
+def test_a_confidence_that_is_always_the_same_says_so(call: Any, run: Path) -> None:
+    system = dragoman.load(run)
+    assert system.confidence is not None
+    constant = replace(system.confidence, best=Logistic(1.0, {}))
+    report = dragoman.evaluate(replace(system, confidence=constant), [("abc", "cba")], workers=1).confidence
+    assert report is not None and "the same for every output" in report.note
+    write_confidence(run, system.made_of, constant)
+    for option in (["--confidence"], ["--abstain", "0.5"]):
+        done = call("predict", run, *option, stdin=b"abc\n")
+        assert done.code == 0 and done.err.count("the same for every output") == 1
+
+
+def test_the_threshold_that_is_printed_keeps_the_outputs(call: Any, run: Path) -> None:
+    report = measure_confidence([0.96680, 0.9999], [True, False], "is right")
+    assert report is not None
+    printed = [float(line.split()[-1]) for line in report.to_lines()[-4:]]
+    assert all(shown <= kept.threshold for shown, kept in zip(printed, report.risks, strict=True))
+    for wrong in ("90", "-1"):
+        done = call("predict", run, f"--abstain={wrong}", stdin=b"abc\n")
+        assert done.code == 2 and "from 0 to 1" in done.err
 
 
 def test_a_run_without_one_says_what_to_do(call: Any, run: Path) -> None:

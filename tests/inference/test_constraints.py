@@ -69,7 +69,7 @@ def test_constraints_hold_together(system: System) -> None:
     answer = system.predict("abcd", lexicon=["abc", "dcba"], glossary={"abcd": "gh"}, beam=4)
     assert answer.error is not None and answer.text == ""
     assert "is in the lexicon and contains 'gh'" in answer.error
-    assert all(word in answer.error for word in ("no output of at most", "allow more with beam"))
+    assert all(word in answer.error for word in ("no output of at most", "try a wider beam"))
 
 
 @pytest.mark.parametrize("search", [{"beam": 1}, {"beam": 5}, {"sample": True}], ids=str)
@@ -86,7 +86,7 @@ def test_a_sentence_says_that_the_limit_is_too_low(system: System) -> None:
     answer = system.predict("abcd", match="[ab]{90}", max_length=500, beam=2)  # the limit is that of the run
     assert answer.error is not None and "than this run writes for this input; constrain less" in answer.error
     answer = system.predict("abcd", lexicon=["a" * 12], max_length=9)
-    assert answer.error is not None and answer.error.endswith("allow more with beam or max_length")
+    assert answer.error is not None and answer.error.endswith("try a wider beam or a larger max_length")
 
 
 def test_a_schema_that_needs_all_memory_is_refused_at_every_door(

@@ -117,9 +117,7 @@ def predict(
     abstain: Annotated[
         float | None,
         typer.Option(
-            min=0,
-            max=1,
-            help="Leave out outputs with a lower confidence than this: their lines are empty.",
+            help="Leave out outputs with a lower confidence than this, from 0 to 1: their lines are empty.",
             metavar="P",
         ),
     ] = None,
@@ -187,7 +185,9 @@ def predict(
     from dragoman.cli.timings import check_timings
     from dragoman.errors import UserError
     from dragoman.inference.inputs import InputReader
+    from dragoman.inference.requests import check_abstain
     from dragoman.runs.confidence import missing_confidence
+    from dragoman.runtime.confidence import CONSTANT
 
     messages = Messages.of(quiet, verbose)
     if maps and not as_json:
@@ -196,10 +196,14 @@ def predict(
         raise UserError("--alternatives: other tokens are only printed as JSON; add --json")
     if abstain_file is not None and abstain is None:
         raise UserError("--abstain-file collects what --abstain leaves out; give the confidence, e.g. --abstain 0.9")
+    check_abstain(abstain)
     part = Shard.parse(shard)
     system = load_system(run, device, ensemble, lm, lm_weight, engine)
-    if (confidence or abstain is not None) and system.confidence is None:
-        raise missing_confidence(system.folder, system.made_of, system.is_language_model)
+    if confidence or abstain is not None:
+        if system.confidence is None:
+            raise missing_confidence(system.folder, system.made_of, system.is_language_model)
+        if system.confidence.is_constant:
+            messages.note(f"dragoman: {CONSTANT}")
     search: dict[str, Any] = {
         "beam": beam, "n_best": n_best, "normalize": normalize, "alpha": alpha, "stop": stop, "ctc": ctc,
         "max_length": max_length, "min_length": min_length, "no_repeat_ngram": no_repeat_ngram,

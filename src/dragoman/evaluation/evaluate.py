@@ -12,6 +12,7 @@ from dragoman.evaluation import metrics
 from dragoman.evaluation.metrics.calibration import ConfidenceReport, judge, measure_confidence
 from dragoman.inference.predictions import Prediction, Scored, texts_of
 from dragoman.inference.system import System
+from dragoman.runtime.confidence import CONSTANT
 
 OnProgress: TypeAlias = Callable[[int, int], None]  # how many inputs are done, and how many there are
 
@@ -129,7 +130,7 @@ def _measure_confidence(system: System, decoded: Decoded) -> ConfidenceReport | 
     texts = [decoded.predictions[row].text for row in rows]
     right = judge(confidence.metric, confidence.threshold, texts, [decoded.references[row] for row in rows])
     rated = [decoded.predictions[row].confidence or 0.0 for row in rows]
-    note = decoded.predictions[rows[0]].confidence_note or ""
+    note = decoded.predictions[rows[0]].confidence_note or (CONSTANT if confidence.is_constant else "")
     return measure_confidence(rated, list(right), confidence.describe(), note)
 
 

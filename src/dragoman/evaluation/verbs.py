@@ -270,10 +270,17 @@ def describe_data(files: Any) -> str:
     return f"the {type(files).__name__}"
 
 
-def _load(run: Run, device: str, *combined: Any) -> System:
+def _load(
+    run: Run,
+    device: str,
+    ensemble: Sequence[PathLike] = (),
+    lm: PathLike | None = None,
+    lm_weight: float | None = None,
+    engine: str = "auto",
+) -> System:
     if not isinstance(run, System):
-        return load_combined(Path(check_path(run, "run", RUN)), device, *combined)
-    if any(combined):
+        return load_combined(Path(check_path(run, "run", RUN)), device, ensemble, lm, lm_weight, engine)
+    if ensemble or lm is not None or lm_weight is not None:
         raise UserError("a system that is loaded is evaluated as it is; give its folder to combine it with others")
     return run
 

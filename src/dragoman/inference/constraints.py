@@ -127,7 +127,7 @@ class Constraints:
             return f"{found}: what was begun needs more of them; raise max_length (--max-length), or constrain less"
         if was_cut:
             return f"{found}: what was begun needs more of them than this run writes for this input; constrain less"
-        return f"{found}; constrain less, or allow more with beam{' or max_length' if can_rise else ''}"
+        return f"{found}; constrain less, or try a wider beam{' or a larger max_length' if can_rise else ''}"
 
 
 def read_constraints(
@@ -141,7 +141,9 @@ def read_constraints(
     if not options:
         return None
     if "lexicon_words" in options and "lexicon" not in options:
-        raise UserError("lexicon_words says how a lexicon is used; give a lexicon as well, or leave it out")
+        raise UserError(
+            "lexicon_words (--lexicon-words) says how a lexicon is used; give a lexicon as well (--lexicon FILE)"
+        )
     texts = tuple(name for name, is_file in sources.items() if not is_file)
     constraints = Constraints(target, texts=texts)
     if "known" in options:

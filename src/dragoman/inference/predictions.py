@@ -224,6 +224,8 @@ class Prediction:
         cells |= {f"p({label})": share for label, share in sorted((self.probabilities or {}).items())}
         if self.error is not None:  # there is no output, so nothing is known of it
             cells = {**dict.fromkeys(cells), "tokens": 0, "error": self.error}
+        elif self.abstained:
+            cells = {**dict.fromkeys(cells), "tokens": 0, "confidence": best.confidence, "abstained": True}
         return {**_source_cells(self.source), **cells}
 
 

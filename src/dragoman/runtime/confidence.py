@@ -94,6 +94,11 @@ class Confidence:
         order = "at most" if self.metric in ("cer", "wer", "ser") else "at least"
         return f"has a sentence {self.metric} of {order} {self.threshold:.1f}"
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether every first output has the same confidence: nothing told right dev outputs from wrong ones."""
+        return not self.best.weights
+
     def differences(self, search: Mapping[str, Any]) -> list[str]:
         """Return in which settings a search differs from the one that this was fitted with, in words."""
         sampled = bool(search.get("sample"))
@@ -128,6 +133,12 @@ class Confidence:
         if not -1.0 <= read.smoothing < 1.0 or read.vocabulary < 1:
             raise ValueError("its smoothing is no share of a probability")
         return read
+
+
+CONSTANT: Final = (
+    "the confidence is the same for every output, because the rows that it was fitted on do not tell right outputs "
+    "from wrong ones; fit it on more rows (dragoman calibrate)"
+)
 
 
 def describe_differences(differences: Sequence[str]) -> str | None:

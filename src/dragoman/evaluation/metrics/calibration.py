@@ -7,6 +7,7 @@ finite number of rows, so the report also has the error that a perfect one would
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,7 +84,8 @@ class ConfidenceReport:
                 lines.append(f"  {span:>10}  {each.rows:>7,}  {100 * each.confidence:>7.2f}  {100 * each.right:>7.2f}")
         lines += ["", "  coverage   risk (% wrong)   least confidence"]
         for kept in self.risks:
-            lines.append(f"  {100 * kept.coverage:>6.0f} %   {100 * kept.risk:>14.2f}   {kept.threshold:>16.3f}")
+            least = math.floor(1000 * kept.threshold) / 1000  # never rounded up: --abstain with it keeps these outputs
+            lines.append(f"  {100 * kept.coverage:>6.0f} %   {100 * kept.risk:>14.2f}   {least:>16.3f}")
         return lines
 
 
