@@ -178,6 +178,18 @@ def test_padding_of_the_memory_is_invisible(case) -> None:
 
 
 @every_decoder
+def test_what_a_search_writes_into_its_scores_stays_there(case) -> None:
+    memory = make_memory()
+    decoder = make_decoder(case, memory)
+    with torch.no_grad():
+        step = decoder(tokens(), decoder.start(memory, 4))
+        before = step.next_log_probs()
+        kept = before.clone()
+        before.fill_(-torch.inf)  # as rules do with what they forbid
+        assert torch.equal(step.next_log_probs(), kept)
+
+
+@every_decoder
 def test_log_probs_are_normalised(case) -> None:
     memory = make_memory()
     decoder = make_decoder(case, memory)

@@ -143,7 +143,7 @@ class Monotone(Decoder):
             priors.append(prior)
         attention = torch.stack(priors, 1).exp()[:, :, None] if need_attention else None  # (N, T, 1, S)
         after = State(state.sources, fixed, {"hidden": hidden, "prior": prior, "emitted": emitted})
-        return Step(torch.stack(log_probs, 1), _as_they_are, after, attention)
+        return Step(torch.stack(log_probs, 1), _copy, after, attention)
 
     def _moves(self, outputs: Tensor, fixed: Any, sources: int, each: int) -> Tensor:
         """Return the log-probability of each position after each other one, (N, T, S before, S after)."""
@@ -158,6 +158,6 @@ class Monotone(Decoder):
         return scores.masked_fill((distance < 0) | ~mask, NEVER).log_softmax(-1).clamp_min(NEVER)
 
 
-def _as_they_are(features: Tensor) -> Tensor:
-    """Return the features, which are log-probabilities already."""
-    return features
+def _copy(features: Tensor) -> Tensor:
+    """Return a copy of the features, which are log-probabilities already: a search changes what it gets."""
+    return features.clone()
