@@ -125,3 +125,13 @@ def test_lines_fit_narrow_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     live(stepped(50, 5.0))
     live.close()
     assert status(live) == "loss 2.000"
+
+
+def test_a_finished_run_says_that_nothing_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    for shown in (display.PlainProgress(), display.LiveProgress()):
+        shown(Stopped(150, "150 updates done", True, 10.0))
+        assert "nothing is left to train: 150 updates were made in 10 s" in capsys.readouterr().err
+        shown(Started(50, 150, 10, 0.0, 0.0))
+        shown(Stopped(150, "150 updates done", True, 10.0))
+        assert "trained 150 updates" in capsys.readouterr().err
+        shown.close()

@@ -42,10 +42,11 @@ function requestFor(run: Run, wish: Wish): PredictRequest {
   };
 }
 
-/** A row to try: its sources, files by their ids, and its target as the reference. */
+/** A row to try: its sources, files by their ids, and its target as the reference. A row of a table is shown as it was
+ * measured, so no text is banned. */
 function wishFor(example: Example, from = ""): Partial<Wish> {
   const ids = Object.fromEntries(Object.entries(example.files).map(([name, file]) => [name, file.id]));
-  return { input: { ...example.source, ...ids }, reference: example.target, forced: null, from };
+  return { input: { ...example.source, ...ids }, reference: example.target, forced: null, from, ...(from && { forbidden: [] }) };
 }
 
 /** `shown`: a view of the decoding is open, so that something should be decoded. */

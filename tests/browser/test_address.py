@@ -111,6 +111,20 @@ def test_looking_inside_a_row_and_back_keeps_the_table(page: Any, studio: Any) -
     expect(rows).to_have_text(shown)
 
 
+def test_a_ban_does_not_follow_into_the_row_of_a_table(page: Any, studio: Any) -> None:
+    """A row that is looked into is shown as it was measured."""
+    page.goto(f"{studio.address}#errors/run?rows=own")
+    page.get_by_role("button", name=re.compile("Look inside")).nth(0).click()
+    expect(page.get_by_test_id("results")).to_be_visible()
+    page.locator("#ban").fill("a")
+    page.get_by_role("button", name="Ban", exact=True).click()
+    expect(page.get_by_role("button", name="Allow a again")).to_have_count(1)
+    page.get_by_role("button", name="Back to Errors").click()
+    page.get_by_role("button", name=re.compile("Look inside")).nth(1).click()
+    expect(page.get_by_test_id("results")).to_be_visible()
+    expect(page.get_by_role("button", name="Allow a again")).to_have_count(0)
+
+
 def test_a_row_that_is_looked_into_is_named_and_in_sight(page: Any, studio: Any) -> None:
     page.set_viewport_size({"width": 400, "height": 800})
     page.goto(f"{studio.address}#errors/run?rows=own")

@@ -96,6 +96,8 @@ class ProgressDisplay:
 class TerminalProgress(ProgressDisplay):
     """What the displays on a terminal have in common: the plan comes first, as text."""
 
+    _has_started = False  # a run that was finished before has nothing left to train
+
     def show_plan(self, plan: Plan, trainer: Trainer, folder: Path, *, every_setting: bool = False) -> None:
         """Print the plan, and where the run is saved."""
         self.max_time, self.trainer = plan.system.recipe.training.max_time, trainer
@@ -126,6 +128,7 @@ class PlainProgress(TerminalProgress):
     def __call__(self, event: Event) -> None:
         """Print a line about the event, if it deserves one."""
         if isinstance(event, Started):
+            self._has_started = True
             _print_resumed(event)
             self._say(
                 f"{event.batches:,} batches per epoch; padding: {event.padding:.1%} of target positions, "
@@ -142,7 +145,7 @@ class PlainProgress(TerminalProgress):
             self._say(f"warning: {event.message}")
         elif isinstance(event, Stopped):
             self._after_training = event.finished
-            self._say(end_line(event))
+            self._say(end_line(event, has_trained=self._has_started))
 
     def speak_up(self, now: float) -> None:
         """Say how far training is, if nothing was said for a minute before ``now``."""
@@ -191,6 +194,7 @@ class LiveProgress(TerminalProgress):
     def __call__(self, event: Event) -> None:
         """Update the display."""
         if isinstance(event, Started):
+            self._has_started = True
             _print_resumed(event)
             self.progress.start()
             self.last_update = event.last_update
@@ -216,7 +220,7 @@ class LiveProgress(TerminalProgress):
             self.progress.console.print(f"warning: {event.message}", highlight=False, markup=False, soft_wrap=True)
         elif isinstance(event, Stopped):
             self.close()
-            print_line(end_line(event))
+            print_line(end_line(event, has_trained=self._has_started))
 
     def close(self) -> None:
         """Remove the bar."""

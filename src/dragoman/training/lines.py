@@ -71,8 +71,11 @@ def metric_value(event: Validated) -> float:
     return abs(event.score)
 
 
-def end_line(event: Stopped) -> str:
-    """Return the line about the end of training."""
+def end_line(event: Stopped, *, has_trained: bool = True) -> str:
+    """Return the line about the end of training. ``has_trained``: something was left to do."""
+    if event.finished and not has_trained:
+        done = f"{event.update:,} updates were made in {format_duration(event.seconds)}"
+        return f"nothing is left to train: {done} ({event.reason})"
     if event.finished:
         return f"trained {event.update:,} updates in {format_duration(event.seconds)}: {event.reason}"
     if event.diverged:
