@@ -13,7 +13,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 EARLIER = "An earlier Dragoman"
 CHECKED = 50  # inputs that an export is compared on before it takes part
-LEFT_OUT = ("checkpoint*", "snapshots", "onnx", "ctranslate2", "portable")
+LEFT_OUT = ("model.dragoman", "checkpoint*", "snapshots", "onnx", "ctranslate2", "portable")
 
 
 @dataclass(frozen=True)

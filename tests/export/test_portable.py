@@ -15,6 +15,7 @@ import pytest
 import dragoman
 from dragoman.errors import UserError
 from dragoman.export import portable, tokenizer_table
+from dragoman.inference.engine.choice import choose_engine
 from dragoman.inference.system import System
 from dragoman.nn.model import Model
 from dragoman.runtime.library import why_unavailable
@@ -97,6 +98,17 @@ def test_int8_is_taken_only_when_asked_for(tiny_run: TinyRun, tmp_path: Path) ->
     assert (folder / "portable" / "model.dragoman").exists()
     assert dragoman.load(folder).engine.name == "torch"
     assert dragoman.load(folder, engine="native").engine.name == "native"
+
+
+def test_an_export_is_taken_in_place_of_the_file_of_training(native_run: TinyRun, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(native_run.folder, folder)
+    dragoman.export_run(folder, "portable", inputs=INPUTS, int8=True)
+    for engine, is_small in (("native", True), ("auto", False)):
+        container = choose_engine(folder, "cpu", engine).container
+        assert container is not None and bool(container.about()["int8"]) == is_small
+    (folder / "portable" / "model.dragoman").unlink()
+    assert choose_engine(folder, "cpu", "native").container is not None
 
 
 def test_a_wrong_weight_is_refused(tiny_run: TinyRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

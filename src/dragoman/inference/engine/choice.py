@@ -42,7 +42,7 @@ def choose_engine(folder: Path, device: str, engine: str) -> EngineChoice:
     if engine not in ("auto", "native"):
         return EngineChoice(engine, "it was asked for")
     try:
-        container = open_portable(folder, device)
+        container = open_portable(folder, device, exported_first=engine == "native")
         if engine == "auto" and container.about().get("int8"):
             return EngineChoice("torch", f"{container.name} has weights of 8 bits, with which some answers differ")
         return EngineChoice("native", f"{container.name} is there", container)
@@ -52,24 +52,26 @@ def choose_engine(folder: Path, device: str, engine: str) -> EngineChoice:
         return EngineChoice("torch", str(error))
 
 
-def open_portable(folder: Path, device: str = "cpu") -> Container:
+def open_portable(folder: Path, device: str = "cpu", *, exported_first: bool = False) -> Container:
     """Open the file of a run that the native library reads, or say why it cannot be used.
 
-    Training writes it into the folder of the run, and an export into a folder of its own.
+    Training writes it into the folder of the run, and an export into a folder of its own. If both are there, it is the
+    one of training, or ``exported_first``.
     """
-    places = (folder / PORTABLE, folder / FOLDER / PORTABLE)
-    path = next((place for place in places if place.exists()), None)
-    if path is None:
+    places = [folder / PORTABLE, folder / FOLDER / PORTABLE]
+    there = [place for place in (reversed(places) if exported_first else places) if place.exists()]
+    if not there:
         raise UserError(f"{folder}: has no {PORTABLE}; write it: dragoman export {folder} --to portable")
     if (reason := why_unavailable()) is not None:
         raise UserError(reason)
     if not is_surely_cpu(device):
         raise UserError(f"device {device}: the native library computes on CPUs only; give the device cpu")
-    container = Container.open(path)
     digest = read_tensor_header(folder / WEIGHTS).metadata.get(KEY)
-    if digest is None or container.about().get("weights") != digest:
-        raise UserError(
-            f"{path}: was not written from the weights in {WEIGHTS}; write it again: "
-            f"dragoman export {folder} --to portable"
-        )
-    return container
+    for path in there:
+        container = Container.open(path)
+        if digest is not None and container.about().get("weights") == digest:
+            return container
+    raise UserError(
+        f"{there[0]}: was not written from the weights in {WEIGHTS}; write it again: "
+        f"dragoman export {folder} --to portable"
+    )
